@@ -89,10 +89,12 @@ def contents_of(package: Package, texts: Mapping[str, str]) -> Contents:
     index = _object(known, texts, INDEX)
     for what, value in zip(("name", "version", "build"), package.parts, strict=True):
         if index.get(what) != value:
-            raise known.wrong(f"its info/index.json says {what} {_shown(index.get(what))}, and its address {value!r}")
+            raise known.wrong(
+                f"its info/index.json has {what} {_shown(index.get(what))}, but its file name has {value!r}"
+            )
     place = index.get("python_site_packages_path") or ""
     if place and not _plain(place):
-        raise known.wrong(f"its folder for packages, {_shown(place)}, is not a plain relative path")
+        raise known.wrong(f"its python_site_packages_path {_shown(place)} is not a normalized relative path")
     python_only = index.get("noarch") == "python"
     return Contents(
         package,
@@ -116,10 +118,10 @@ def _object(known: Contents, texts: Mapping[str, str], name: str) -> Mapping[str
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a key that stands there twice: another reader may take the other value."""
+    """Refuse a mapping in which a key occurs twice: another reader may take the other value."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key stands there twice")
+        raise ValueError("a key occurs twice")
     return found
 
 
@@ -136,9 +138,9 @@ def _listed(known: Contents, texts: Mapping[str, str]) -> Mapping[str, Listed]:
     found: dict[str, Listed] = {}
     for entry in entries:
         if not _plain(entry.path):
-            raise known.wrong(f"{_shown(entry.path)} in its list is not a plain relative path")
+            raise known.wrong(f"{_shown(entry.path)} in the package's list is not a normalized relative path")
         if found.setdefault(entry.path, entry) != entry:
-            raise known.wrong(f"{_shown(entry.path)} is twice in its list, and not the same")
+            raise known.wrong(f"{_shown(entry.path)} occurs twice in the package's list with different values")
     return found
 
 
@@ -158,7 +160,7 @@ def _commands(known: Contents, texts: Mapping[str, str]) -> tuple[str, ...]:
     names = [str(point).partition("=")[0].strip() for point in points or ()]
     for name in names:
         if not _COMMAND.fullmatch(name) or name in {".", ".."}:
-            raise known.wrong(f"the command {_shown(name)} in its info/link.json is not a name")
+            raise known.wrong(f"the entry point {_shown(name)} in its info/link.json is not a command name")
     return tuple(names)
 
 
@@ -169,16 +171,16 @@ def check_unpacked(contents: Contents, entries: Iterable[Entry]) -> None:
     for path, entry in found.items():
         where = _shown(path)
         if entry.kind == "special":
-            raise contents.wrong(f"{where} is neither a file, a link nor a folder")
+            raise contents.wrong(f"{where} is not a regular file, a symbolic link or a directory")
         if entry.kind == "file" and entry.mode & _SET_ID:
-            raise contents.wrong(f"{where} has the mode {entry.mode:o}, with which it runs as somebody else")
+            raise contents.wrong(f"{where} has mode {entry.mode:o} (set-user-ID, set-group-ID or sticky bit)")
         if entry.outside:
             raise contents.wrong(f"{where} is a hard link to a file outside of the package")
         if path.startswith("info/"):
             if entry.kind == "link" and (path in DESCRIBING or leads_out(links, path, entry.target)):
                 raise contents.wrong(f"{where} is a link (to {_shown(entry.target)})")
         elif path not in contents.listed and entry.kind != "folder":
-            raise contents.wrong(f"{where} is in the archive and not in its list")
+            raise contents.wrong(f"{where} is in the archive but not in the package's list")
     for path, listed in contents.listed.items():
         _check_listed(contents, listed, found.get(path))
 
@@ -186,15 +188,15 @@ def check_unpacked(contents: Contents, entries: Iterable[Entry]) -> None:
 def _check_listed(contents: Contents, listed: Listed, entry: Entry | None) -> None:
     where = _shown(listed.path)
     if entry is None:
-        raise contents.wrong(f"{where} is listed and is not in the archive")
+        raise contents.wrong(f"{where} is in the package's list but not in the archive")
     if listed.kind not in {None, entry.kind}:
-        raise contents.wrong(f"{where} is listed as a {listed.kind} and is a {entry.kind}")
+        raise contents.wrong(f"{where} is listed as a {listed.kind} but is a {entry.kind}")
     if entry.kind != "file":
         return
     if listed.size not in {None, entry.size}:
-        raise contents.wrong(f"{where} has {entry.size} bytes, and its list says {listed.size}")
+        raise contents.wrong(f"{where} has {entry.size} bytes instead of {listed.size}")
     if listed.sha256 not in {None, entry.sha256}:
-        raise contents.wrong(f"{where} has another sha256 than its list says")
+        raise contents.wrong(f"{where} does not match the sha256 in the package's list")
 
 
 def layout_of(packages: Iterable[tuple[Contents, Iterable[Entry]]], root: str) -> Layout:
@@ -236,7 +238,7 @@ def _place(contents: Contents, path: str, python: Contents | None) -> str:
     if first == "python-scripts":
         return f"bin{slash}{rest}"
     if python is None:
-        raise contents.wrong("it is a package of Python, and there is no package python")
+        raise contents.wrong("it is a noarch Python package, but there is no package python")
     short = ".".join(python.package.parts[1].split(".")[:2])
     return f"{python.site_packages or f'lib/python{short}/site-packages'}{slash}{rest}"
 
@@ -255,7 +257,7 @@ def check_tree(layout: Layout, entries: Iterable[Entry]) -> None:
     wanted = (path for path, kinds in layout.kinds.items() if kinds != {"folder"})
     lost = next((path for path in wanted if path not in found and path not in moved), None)
     if lost is not None:
-        raise CondaError(f"{_shown(lost)} is listed by a package and is not in the environment")
+        raise CondaError(f"{_shown(lost)} is in the list of a package but not in the environment")
 
 
 def _is_clobbered(layout: Layout, path: str) -> bool:
@@ -289,10 +291,10 @@ def check_members(entries: Iterable[Entry], root: str) -> None:
     for entry in known:
         where = _shown(entry.path)
         if not _plain(entry.path) or entry.path in seen:
-            raise CondaError(f"{where} has no place in an environment")
+            raise CondaError(f"{where} is not a usable path, or occurs twice")
         seen.add(entry.path)
         if entry.kind == "special" or entry.mode & _SET_ID:
-            raise CondaError(f"{where} is neither a plain file, a link nor a folder")
+            raise CondaError(f"{where} is not a regular file, a symbolic link or a directory")
         if any(above in links for above in _above(entry.path)):
             raise CondaError(f"{where} lies below a link")
         if entry.kind == "link" and leads_out(links, entry.path, entry.target, root):

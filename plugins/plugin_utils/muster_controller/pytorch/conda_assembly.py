@@ -141,8 +141,8 @@ def answer(given: Mapping[str, Any]) -> dict[str, str]:
             give_up(account)
         work = Path(given["work"])
         if not os.access(work, os.R_OK | os.W_OK | os.X_OK):
-            where = work.parents[1]
-            return {"error": f"{where} is closed to accounts without rights. Set TMPDIR to a folder that all may enter"}
+            fix = "Set TMPDIR to a directory that all users may enter"
+            return {"error": f"{work.parents[1]} cannot be entered by an unprivileged account. {fix}"}
         try:
             assembly = Assembly(library, work, given["root"])
             for package, source in sources:

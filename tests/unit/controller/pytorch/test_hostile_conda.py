@@ -101,12 +101,11 @@ def test_a_file_is_not_written_through_the_link_of_another_package(place: Place,
     assert "'lib/x'" in place.refused([first, plain])
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_a_file_is_not_written_through_a_link_within_the_environment(place: Place, ending: str) -> None:
-    first = build(place.packages, "first", [link("lib/x", "../share"), file("share/doc")], ending=ending)
-    second = build(place.packages, "second", [file("lib/x/evil")], ending=ending)
+def test_a_file_is_not_written_through_a_link_within_the_environment(place: Place) -> None:
+    first = build(place.packages, "first", [link("lib/x", "../share"), file("share/doc")])
+    second = build(place.packages, "second", [file("lib/x/evil")])
     said = place.refused([first, second])
-    assert said.endswith("'lib/x/evil' lies below 'lib/x', which is a link in package first-1.0-0." + ending)
+    assert said.endswith("'lib/x/evil' lies below 'lib/x', which is a link in package first-1.0-0.tar.bz2")
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -123,21 +122,21 @@ def test_a_file_is_not_written_through_a_link_of_its_own_package(place: Place, e
 )
 def test_a_path_of_the_list_that_is_not_plain(place: Place, path: str) -> None:
     hostile = build(place.packages, "list", [file("lib/evil", listed={"_path": path})])
-    assert "is not a plain relative path" in place.refused([hostile])
+    assert "is not a normalized relative path" in place.refused([hostile])
 
 
 def test_an_absolute_path_in_the_list(place: Place) -> None:
     hostile = build(place.packages, "list", [file("lib/evil", listed={"_path": f"{place.outside}/evil"})])
-    assert "is not a plain relative path" in place.refused([hostile])
+    assert "is not a normalized relative path" in place.refused([hostile])
     reading = build(place.packages, "list", [], lines=[{"_path": str(place.secret), "path_type": "hardlink"}])
-    assert "is not a plain relative path" in place.refused([reading])
+    assert "is not a normalized relative path" in place.refused([reading])
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_link_that_is_listed_as_a_file_is_not_followed(place: Place, ending: str) -> None:
     hostile = link("share/secret", str(place.secret), listed={"path_type": "hardlink"})
     said = place.refused([build(place.packages, "reads", [hostile], ending=ending)])
-    assert said.endswith("'share/secret' is listed as a file and is a link")
+    assert said.endswith("'share/secret' is listed as a file but is a link")
     prefix = {"path_type": "hardlink", "prefix_placeholder": "/built", "file_mode": "text"}
     hostile = link("share/secret", str(place.secret), listed=prefix)
     place.refused([build(place.packages, "reads", [hostile], ending=ending)])
@@ -150,7 +149,7 @@ def test_a_link_that_nobody_listed_and_a_file_behind_it(place: Place, ending: st
     said = place.refused([build(place.packages, "reads", [hidden], lines=lines, ending=ending)])
     assert "reads-1.0-0" in said
     said = place.refused([build(place.packages, "reads", [file("a"), hidden], ending=ending)])
-    assert said.endswith("'share/there' is in the archive and not in its list")
+    assert said.endswith("'share/there' is in the archive but not in the package's list")
 
 
 @pytest.mark.parametrize("target", ["{outside}", "../../../../x", "/etc/passwd", "deep/../../../x"])
@@ -173,23 +172,22 @@ def test_a_link_to_its_place_on_the_nodes(place: Place) -> None:
     assert "leads out" in place.refused([build(place.packages, "final", members)])
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize(
     ("listed", "said"),
     [
-        ({"sha256": "0" * 64}, "'lib/tool' has another sha256 than its list says"),
-        ({"size_in_bytes": 3}, "'lib/tool' has 7 bytes, and its list says 3"),
+        ({"sha256": "0" * 64}, "'lib/tool' does not match the sha256 in the package's list"),
+        ({"size_in_bytes": 3}, "'lib/tool' has 7 bytes instead of 3"),
     ],
 )
-def test_content_that_is_not_that_of_the_list(place: Place, listed: dict[str, object], said: str, ending: str) -> None:
-    hostile = build(place.packages, "other", [file("lib/tool", listed=listed)], ending=ending)
+def test_content_that_is_not_that_of_the_list(place: Place, listed: dict[str, object], said: str) -> None:
+    hostile = build(place.packages, "other", [file("lib/tool", listed=listed)])
     assert place.refused([hostile]).endswith(said)
 
 
 def test_a_file_that_is_missing(place: Place) -> None:
     lines = [{"_path": "lib/tool", "path_type": "hardlink"}]
     hostile = build(place.packages, "lacks", [file("lib/other")], lines=lines)
-    assert place.refused([hostile]).endswith("'lib/tool' is listed and is not in the archive")
+    assert place.refused([hostile]).endswith("'lib/tool' is in the package's list but not in the archive")
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -267,7 +265,7 @@ def test_a_package_that_calls_itself_otherwise(place: Place, field: str) -> None
     """Its record would be written to conda-meta/NAME-VERSION-BUILD.json."""
     value = {"build": "/../../../outside/evil", "version": "1.0/../../../outside/evil", "name": "../../outside/evil"}
     hostile = build(place.packages, "named", [file("lib/tool")], index={field: value[field]})
-    assert f"info/index.json says {field} {value[field]!r}" in place.refused([hostile])
+    assert f"info/index.json has {field} {value[field]!r}" in place.refused([hostile])
 
 
 def test_a_command_that_is_a_path(place: Place) -> None:
@@ -276,7 +274,7 @@ def test_a_command_that_is_a_path(place: Place) -> None:
         '{"noarch": {"type": "python", "entry_points": ["../../outside/evil = m:f"]}, "package_metadata_version": 1}'
     )
     hostile = build(place.packages, "named", [], info={"link.json": entry}, index={"noarch": "python"})
-    assert "the command '../../outside/evil'" in place.refused([python, hostile])
+    assert "the entry point '../../outside/evil'" in place.refused([python, hostile])
 
 
 def test_packages_of_python_go_where_python_says(place: Place) -> None:
@@ -363,5 +361,7 @@ def test_a_temporary_folder_that_others_cannot_enter(place: Place) -> None:
     closed = Path(tempfile.gettempdir())
     closed.chmod(0o700)
     said = place.refused([build(place.packages, "x", [file("a")])])
-    assert said.endswith("is closed to accounts without rights. Set TMPDIR to a folder that all may enter")
+    assert said.endswith(
+        "cannot be entered by an unprivileged account. Set TMPDIR to a directory that all users may enter"
+    )
     assert str(closed) in said

@@ -66,7 +66,7 @@ def unpacked(folder: Path, *members: tarfile.TarInfo) -> Path:
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../x", "bin/../../x"])
 def test_nothing_gets_out_of_its_folder(tmp_path: Path, name: str) -> None:
-    with pytest.raises(conda.CondaError, match="has no place in an environment"):
+    with pytest.raises(conda.CondaError, match="is not a usable path, or occurs twice"):
         unpacked(tmp_path, member("bin/first"), member(name))
     assert list((tmp_path / "one").iterdir()) == [], "all of it is judged before any of it is unpacked"
 
@@ -86,7 +86,7 @@ def test_nothing_gets_out_through_a_link(tmp_path: Path) -> None:
     ids=["device", "hard link", "set-user-ID"],
 )
 def test_devices_and_rights_of_others_are_refused(tmp_path: Path, more: dict[str, Any]) -> None:
-    with pytest.raises(conda.CondaError, match="is neither a plain file, a link nor a folder"):
+    with pytest.raises(conda.CondaError, match="is not a regular file, a symbolic link or a directory"):
         unpacked(tmp_path, member("bin/x", **more))
 
 
