@@ -65,11 +65,6 @@ class Contents:
     site_packages: str = ""
     commands: tuple[str, ...] = ()
 
-    @property
-    def hashed(self) -> set[str]:
-        """The paths whose sha256 is in the list."""
-        return {path for path, listed in self.listed.items() if listed.sha256 is not None}
-
     def wrong(self, what: str) -> CondaError:
         return CondaError(f"package {self.package.file}: {what}")
 

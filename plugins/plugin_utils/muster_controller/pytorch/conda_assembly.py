@@ -180,10 +180,11 @@ class Assembly:
         self.library.package_streaming.extract(named, folder)
         named.unlink()
         entries = list(entries_of(folder))
-        told = [entry.path for entry in entries if entry.kind == "file" and entry.path in DESCRIBING]
-        texts = {path: (folder / path).read_text(encoding="utf-8") for path in told}
+        described = [entry.path for entry in entries if entry.kind == "file" and entry.path in DESCRIBING]
+        texts = {path: (folder / path).read_text(encoding="utf-8") for path in described}
         contents = contents_of(package, texts)
-        hashed = [entry_with_hash(folder, entry) if entry.path in contents.hashed else entry for entry in entries]
+        known_by_hash = {path for path, listed in contents.listed.items() if listed.sha256 is not None}
+        hashed = [entry_with_hash(folder, entry) if entry.path in known_by_hash else entry for entry in entries]
         check_unpacked(contents, hashed)
         self.known.append((contents, hashed))
         self.sizes[package] = os.fstat(source.fileno()).st_size
