@@ -6,6 +6,8 @@ checked of packages, and not the account that puts them together.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import tarfile
 import tempfile
@@ -16,14 +18,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from conda_packages import BUILT_AT, make_channel
 from hostile_conda import Member, build, file, link, section
-from muster.pytorch.conda import CondaError
+from muster.pytorch.conda import CondaError, Package
 from muster_controller.pytorch import conda, conda_assembly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from muster.pytorch.conda import Package
 
 pytest.importorskip("rattler", reason="conda packages need py-rattler on the controller (requirements/conda.txt)")
 
@@ -89,6 +90,35 @@ def test_what_is_sound_is_put_together(place: Place, ending: str) -> None:
     members = [file("bin/tool", mode=0o755), link("bin/other", "tool"), link("lib/tool", "../bin/other")]
     found = place.members([build(place.packages, "sound", members, ending=ending)])
     assert (found["bin/tool"].mode & 0o777, found["bin/other"].linkname) == (0o755, "tool")
+
+
+def test_a_real_environment_is_as_before(place: Place) -> None:
+    """Packages of Python alone, commands, the path in texts and in binaries; the same bytes in each run."""
+    make_channel(place.packages)
+    paths = [*sorted((place.packages / "linux-64").glob("*.bz2")), *(place.packages / "noarch").glob("*.bz2")]
+    packages = [Package(path.as_uri(), hashlib.sha256(path.read_bytes()).hexdigest()) for path in paths]
+    found = []
+    for _ in range(2):
+        with conda.put_together(section(*packages), FINAL) as archive, tarfile.open(archive.path) as content:
+            found.append({member.name: read(content, member) for member in content if member.isreg()})
+            assert {member.name: member.linkname for member in content if member.issym()} == {
+                "bin/python": "python3.11"
+            }
+    assert found[0] == found[1]
+    files = found[0]
+    assert files["bin/greet"].startswith(f"#!{FINAL}/bin/python3.11\n".encode())
+    assert files["lib/python3.11/site-packages/where.py"] == f"PLACE = '{FINAL}'\n".encode()
+    assert files["share/where.bin"].startswith(f"\0{FINAL}/lib\0".encode())
+    assert len(files["share/where.bin"]) == len(f"\0{BUILT_AT}/lib\0rest")
+    record = files["conda-meta/greet-1.0-0.json"].decode()
+    assert json.loads(record)["url"] == packages[-1].url
+    assert "muster-conda-" not in record, "nothing of this machine is in it"
+
+
+def read(content: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = content.extractfile(member)
+    assert file is not None
+    return file.read()
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
