@@ -57,15 +57,21 @@ class Package:
 
     @property
     def file(self) -> str:
-        return unquote(urlsplit(self.url).path.rpartition("/")[2])
+        """Its file's name, which is a name and no path. Raises LockError."""
+        return self._named[0]
 
     @property
     def parts(self) -> tuple[str, str, str]:
-        """Its name, version and build."""
-        found = _FILE.fullmatch(self.file)
+        """Its name, version and build. Raises LockError."""
+        found = self._named
+        return found[1], found[2], found[3]
+
+    @property
+    def _named(self) -> re.Match[str]:
+        found = _FILE.fullmatch(unquote(urlsplit(self.url).path.rpartition("/")[2]))
         if found is None:
             raise LockError(f"'{self.url[:200]}' is not the address of a conda package")
-        return found[1], found[2], found[3]
+        return found
 
     def __str__(self) -> str:
         return f"{self.url} sha256:{self.sha256}"

@@ -9,11 +9,11 @@ import json
 import os
 import shutil
 import tarfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.muster.pytorch import plan as planning
-from ansible.module_utils.muster.pytorch.conda import PLATFORMS, section_of
+from ansible.module_utils.muster.pytorch.conda import PLATFORMS, CondaError, section_of
+from ansible.module_utils.muster.pytorch.conda_contents import check_members, member_entry
 
 from ..tools import files
 from ..tools.result import RefusedError
@@ -23,6 +23,8 @@ from .root import PytorchRoot
 from .wheelhouse import sha256_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ansible.module_utils.muster.pytorch.request import Request
 
 MOST_RECORD = 20_000_000
@@ -121,11 +123,8 @@ class CondaManager:
         path = self.root.envs / name
         try:
             path.mkdir(mode=0o755)
-            with tarfile.open(archive) as content:
-                for member in content:
-                    _judge(member)
-                    content.extract(member, path, numeric_owner=True)
-        except (OSError, tarfile.TarError) as problem:
+            unpack(archive, path)
+        except (OSError, CondaError, tarfile.TarError) as problem:
             shutil.rmtree(path, ignore_errors=True)
             raise RefusedError(f"it cannot be unpacked ({problem})") from None
 
@@ -143,10 +142,11 @@ class CondaManager:
         }
 
 
-def _judge(member: tarfile.TarInfo) -> None:
-    """Refuse what no environment has: a way out of its folder, a device, somebody else's file."""
-    parts = Path(member.name).parts
-    if member.name.startswith("/") or ".." in parts or not (member.isfile() or member.isdir() or member.issym()):
-        raise tarfile.TarError(f"{member.name[:200]} has no place in it")
-    member.uid = member.gid = 0
-    member.mode &= 0o755
+def unpack(archive: Path, path: Path) -> None:
+    """Unpack an environment as root's, after all of it was judged: CondaError, OSError, tarfile.TarError."""
+    with tarfile.open(archive, "r:") as content:
+        check_members(map(member_entry, content), str(path))
+        for member in content:
+            member.uid = member.gid = 0
+            member.mode &= 0o755
+            content.extract(member, path, numeric_owner=True)

@@ -1,7 +1,7 @@
 """Conda packages on the controller, by py-rattler: solved, downloaded with their hashes, and put together.
 
 Nothing of a package runs here, nor its link scripts anywhere. py-rattler is needed for this alone, and imported where
-it is used.
+it is used. conda_assembly says who reads the packages.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import hashlib
 import importlib
 import os
 import re
-import shutil
-import tarfile
 import tempfile
 import urllib.request
 from dataclasses import dataclass
@@ -23,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 from muster.pytorch.conda import Asked, CondaError, Package, Section, make_section
 from muster_node.distribution.manifest import File
 from muster_node.tools import files
+
+from .conda_assembly import assemble
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -118,44 +118,11 @@ class Archive:
 @contextlib.contextmanager
 def put_together(section: Section, path: str) -> Iterator[Archive]:
     """The environment for this path on the nodes. Raises CondaError."""
-    packages = [fetched(package) for package in section.packages]
+    rattler()
+    packages = [(package, fetched(package)) for package in section.packages]
     with tempfile.TemporaryDirectory(prefix="muster-conda-") as folder:
-        tree, archive = Path(folder, "tree"), Path(folder, "environment.tar")
-        try:
-            asyncio.run(_link(packages, tree, path, section.platform))
-        except Exception as problem:  # of the library, as above
-            raise CondaError(f"it cannot be put together: {' '.join(str(problem).split())[:1000]}") from None
-        _pack(tree, archive)
-        shutil.rmtree(tree)
+        archive = assemble(packages, Path(folder), path, section.platform)
         yield Archive(archive, _sha256(archive))
-
-
-async def _link(packages: Sequence[Path], tree: Path, path: str, platform: str) -> None:
-    """Link them into this tree as if it lay at that path, which is written into their files."""
-    module = rattler()
-    records = [await module.RepoDataRecord.from_package_archive(package) for package in packages]
-    await module.install(
-        records,
-        target_prefix=tree,
-        alternative_target_prefix=path,
-        cache_dir=_cache("unpacked"),
-        platform=module.Subdir(platform),
-        execute_link_scripts=False,
-        show_progress=False,
-    )
-
-
-def _pack(tree: Path, archive: Path) -> None:
-    """The same bytes for the same tree, whoever packs it and when."""
-
-    def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
-        member.uid = member.gid = member.mtime = 0
-        member.uname = member.gname = ""
-        return member
-
-    with tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as content:
-        for path in sorted(tree.rglob("*")):
-            content.add(path, path.relative_to(tree).as_posix(), recursive=False, filter=plain)
 
 
 def _cache(*parts: str) -> Path:

@@ -22,7 +22,7 @@ from muster_controller.nodes.messages import Messages
 from muster_controller.playbook.variables import load_roles, read_node, registered
 
 from .lock_file import REVIEWED, LockFile, LockText, reviewed
-from .pytorch_look import places, sections
+from .pytorch_look import may_be_reviewed, places, sections
 from .wheels import WheelSharing
 
 if TYPE_CHECKING:
@@ -142,12 +142,16 @@ class EnvironmentSteps:
         self.action._display.display(f"  {line}")
 
     def _written_down(self, lock: LockFile, section: Section) -> dict[str, Any]:
-        """Have what a node has got in the lock, unless it is there; an environment that is there stays."""
+        """Have what a node has got in the lock, unless it is there. What the lock or a reviewed one has for the same
+        request is the only answer to it: a node that was taken over could name other files for all nodes."""
         there = lock.read()
         if section in there:
             return {}
-        if any(same_place(section, one) and section.asked == one.asked for one in there):
-            raise LockError(f"the node answered with another environment for {section.title} than is there")
+        shipped = reviewed() if may_be_reviewed(self.arguments) else ()
+        for whose, known in ((lock, there), (REVIEWED, shipped)):
+            same = [one for one in known if same_place(section, one) and section.asked == one.asked]
+            if same and section not in same:
+                raise LockError(f"the node answered with another environment for {section.title} than {whose} has")
         done = lock.take(section, self._asks())
         self._say(lock, done["locked"])
         whence = f"from {REVIEWED}, reviewed" if section in reviewed() else "resolved today, and not reviewed"

@@ -23,12 +23,12 @@ def sections(arguments: Mapping[str, Any], lock: LockFile | None) -> dict[str, A
     """Return what the lock has for the look; nothing where the site maintains the environment."""
     if lock is None or arguments.get("mode") == "verify":
         return {}
-    shipped = reviewed() if _may_be_reviewed(arguments) else ()
+    shipped = reviewed() if may_be_reviewed(arguments) else ()
     locked, known = ([section.as_dict() for section in each] for each in (lock.read(), shipped))
     return {"locked": locked, "reviewed": known}
 
 
-def _may_be_reviewed(arguments: Mapping[str, Any]) -> bool:
+def may_be_reviewed(arguments: Mapping[str, Any]) -> bool:
     """Whether the package index is asked, or a full copy of it: no other has all that was reviewed."""
     asked, index = arguments.get("reviewed_lock"), arguments.get("index_url", "auto")
     return boolean(asked or False) and index in ("", "auto") and not arguments.get("offline_dir")

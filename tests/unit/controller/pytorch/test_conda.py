@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster.pytorch.conda import Asked, CondaError, Package
-from muster_controller.pytorch import conda
+from muster.pytorch.lock import LockError
+from muster_controller.pytorch import conda, conda_assembly
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +43,17 @@ def test_another_file_than_the_one_in_the_lock_is_refused_and_not_kept(package: 
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
+def test_a_name_that_is_a_path_is_not_downloaded(package: Package, tmp_path: Path) -> None:
+    """A channel names its files; the cache would keep this one wherever its name leads."""
+    folder = tmp_path / "channel/one/two/three"
+    folder.mkdir(parents=True)
+    (tmp_path / "channel/evil-1.0-0.conda").write_bytes(b"content")
+    hostile = Package(f"{folder.as_uri()}/{'%2e%2e%2f' * 3}evil-1.0-0.conda", package.sha256)
+    with pytest.raises(LockError, match="is not the address of a conda package"):
+        conda.fetched(hostile)
+    assert not (tmp_path / "evil-1.0-0.conda").exists()
+
+
 def test_without_the_library_it_is_said_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rattler", None)
     with pytest.raises(CondaError, match="script/setup conda"):
@@ -61,5 +73,6 @@ def test_the_same_tree_is_the_same_archive(tmp_path: Path) -> None:
         (tree / "bin").mkdir(parents=True)
         (tree / "bin/python3.12").write_text("x")
         (tree / "bin/python").symlink_to("python3.12")
-        conda._pack(tree, tmp_path / f"{name}.tar")
+        with (tmp_path / f"{name}.tar").open("wb") as archive:
+            conda_assembly.pack(tree, archive)
     assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()

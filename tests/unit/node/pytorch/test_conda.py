@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import tarfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.muster_node.pytorch import conda
@@ -47,18 +48,49 @@ def test_a_folder_without_records_is_none(tmp_path: Path) -> None:
     assert root(tmp_path).look(tmp_path, "files") == {"error": "there are no conda packages in it"}
 
 
+def member(name: str, **more: Any) -> tarfile.TarInfo:
+    found = tarfile.TarInfo(name)
+    for field, value in more.items():
+        setattr(found, field, value)
+    return found
+
+
+def unpacked(folder: Path, *members: tarfile.TarInfo) -> Path:
+    with tarfile.open(folder / "environment.tar", "w") as archive:
+        for each in members:
+            archive.addfile(each)
+    (folder / "one").mkdir()
+    conda.unpack(folder / "environment.tar", folder / "one")
+    return folder / "one"
+
+
 @pytest.mark.parametrize("name", ["/etc/passwd", "../x", "bin/../../x"])
-def test_nothing_gets_out_of_its_folder(name: str) -> None:
-    with pytest.raises(tarfile.TarError, match="has no place in it"):
-        conda._judge(tarfile.TarInfo(name))
+def test_nothing_gets_out_of_its_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(conda.CondaError, match="is not a usable path, or occurs twice"):
+        unpacked(tmp_path, member("bin/first"), member(name))
+    assert list((tmp_path / "one").iterdir()) == [], "all of it is judged before any of it is unpacked"
 
 
-def test_devices_and_rights_of_others_are_not_taken_over() -> None:
-    device = tarfile.TarInfo("dev/x")
-    device.type = tarfile.CHRTYPE
-    with pytest.raises(tarfile.TarError):
-        conda._judge(device)
-    file = tarfile.TarInfo("bin/x")
-    file.mode, file.uid = 0o6777, 1000
-    conda._judge(file)
-    assert (file.mode, file.uid) == (0o755, 0)
+def test_nothing_gets_out_through_a_link(tmp_path: Path) -> None:
+    for target, refusal in ((str(tmp_path), "leads out of the environment"), ("share", "lies below a link")):
+        folder = tmp_path / refusal
+        folder.mkdir()
+        with pytest.raises(conda.CondaError, match=refusal):
+            unpacked(folder, member("lib", type=tarfile.SYMTYPE, linkname=target), member("lib/x"))
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"type": tarfile.CHRTYPE}, {"type": tarfile.LNKTYPE, "linkname": "/etc/shadow"}, {"mode": 0o6777}],
+    ids=["device", "hard link", "set-user-ID"],
+)
+def test_devices_and_rights_of_others_are_refused(tmp_path: Path, more: dict[str, Any]) -> None:
+    with pytest.raises(conda.CondaError, match="is not a regular file, a symbolic link or a directory"):
+        unpacked(tmp_path, member("bin/x", **more))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files are given to root")
+def test_its_files_are_roots_and_nobody_else_writes_them(tmp_path: Path) -> None:
+    status = (unpacked(tmp_path, member("x", mode=0o777, uid=1000, gid=1000)) / "x").stat()
+    assert (status.st_mode & 0o7777, status.st_uid, status.st_gid) == (0o755, 0, 0)

@@ -1,0 +1,272 @@
+"""An environment of conda packages put together in a process of its own, without rights where the controller is root.
+
+Packages are foreign input. As a child of root this process gives up root before it opens the first package: it becomes
+an unused account, in no group, which owns one temporary folder. Where the controller does not run as root, the process
+stays that user, and only checks protect that user's files: muster.pytorch.conda_contents before anything is linked,
+and the checks of py-rattler while it unpacks an archive. No run uses what an earlier run has unpacked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import hashlib
+import importlib
+import json
+import os
+import pwd
+import random
+import resource
+import stat
+import subprocess
+import sys
+import tarfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from muster.pytorch.conda import CondaError, Package
+from muster.pytorch.conda_contents import (
+    DESCRIBING,
+    INDEX,
+    Contents,
+    Entry,
+    check_members,
+    check_tree,
+    check_unpacked,
+    contents_of,
+    layout_of,
+    member_entry,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+BEGIN = """
+import json, sys
+given = json.load(sys.stdin)
+sys.path[:] = given.pop("search")
+from muster_controller.pytorch.conda_assembly import answer
+print(json.dumps(answer(given)))
+"""
+KINDS = {stat.S_IFREG: "file", stat.S_IFLNK: "link", stat.S_IFDIR: "folder"}
+TYPES = {"file": tarfile.REGTYPE, "link": tarfile.SYMTYPE, "folder": tarfile.DIRTYPE}
+IDS = range(61184, 65520)  # of accounts for as long as something runs, as systemd has them (DynamicUser)
+MOST_SAID = 4000  # characters of the process
+CHUNK = 1 << 20
+
+
+def assemble(packages: Sequence[tuple[Package, Path]], folder: Path, root: str, platform: str) -> Path:
+    """Put these files of packages together in this folder of one's own; return the archive. Raises CondaError.
+
+    root: the environment's path on the nodes, which is written into its files.
+    """
+    archive, work = folder / "environment.tar", folder / "work"
+    work.mkdir(mode=0o755)
+    given = {
+        "packages": [{"url": package.url, "sha256": package.sha256, "path": str(path)} for package, path in packages],
+        "archive": str(archive),
+        "work": str(work),
+        "root": root,
+        "platform": platform,
+        "account": _account_for(folder, work),
+        "search": [place for place in sys.path if place],
+    }
+    environment = {"PATH": os.defpath, "LANG": "C.UTF-8", "HOME": str(work), "TMPDIR": str(work)}
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", BEGIN],
+        input=json.dumps(given).encode(),
+        capture_output=True,
+        env=environment,
+        cwd=folder,
+        check=False,
+    )
+    try:
+        said = json.loads(done.stdout)["error"] if done.returncode == 0 else None
+    except (ValueError, KeyError, TypeError):
+        said = None
+    if said is None:
+        last = (done.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
+        said = f"the process for it ended with {done.returncode} {last}"
+    if said:
+        raise CondaError(" ".join(str(said).split())[:MOST_SAID])
+    with tarfile.open(archive, "r:") as content:
+        check_members(map(member_entry, content), root)
+    return archive
+
+
+def _account_for(folder: Path, work: Path) -> int | None:
+    """Give the folder to an account that nobody has; None where this is not root, or a root of one account alone."""
+    if os.geteuid() != 0:
+        return None
+    number = next(one for one in random.SystemRandom().sample(IDS, len(IDS)) if not _is_known(one))
+    try:
+        os.chown(work, number, number)
+    except OSError as problem:
+        if problem.errno == errno.EINVAL:  # a user's own namespace without such a number: root is that user in it
+            return None
+        raise CondaError(f"{work} cannot be given to an account without rights ({problem})") from None
+    folder.chmod(0o711)
+    return number
+
+
+def _is_known(number: int) -> bool:
+    try:
+        pwd.getpwuid(number)
+    except KeyError:
+        return False
+    return True
+
+
+def answer(given: Mapping[str, Any]) -> dict[str, str]:
+    """In the process itself: open what is needed as its user, give up all rights, and do the work."""
+    library = importlib.import_module("rattler")
+    for part in ("package_cache", "package_streaming"):
+        importlib.import_module(f"rattler.{part}")
+    packages = [(Package(one["url"], one["sha256"]), Path(one["path"])) for one in given["packages"]]
+    account: int | None = given["account"]
+    os.umask(0o022)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = soft + len(packages)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard) if hard != resource.RLIM_INFINITY else wanted, hard))
+    with contextlib.ExitStack() as opened:
+        archive = opened.enter_context(Path(given["archive"]).open("xb"))
+        sources = [(package, opened.enter_context(path.open("rb"))) for package, path in packages]
+        if account is not None:
+            for _, source in sources:
+                os.fchmod(source.fileno(), 0o644)  # it is opened again by its number; its folder is its user's alone
+            give_up(account)
+        work = Path(given["work"])
+        if not os.access(work, os.R_OK | os.W_OK | os.X_OK):
+            fix = "Set TMPDIR to a directory that all users may enter"
+            return {"error": f"{work.parents[1]} cannot be entered by an unprivileged account. {fix}"}
+        try:
+            assembly = Assembly(library, work, given["root"])
+            for package, source in sources:
+                assembly.unpack(package, source)
+            asyncio.run(assembly.link(given["platform"]))
+            pack(assembly.tree, archive)
+        except CondaError as problem:
+            return {"error": str(problem)}
+        except Exception as problem:  # the library has an exception for each of its parts, and each is an answer
+            return {"error": f"it cannot be put together: {problem}"}
+    return {"error": ""}
+
+
+def give_up(account: int) -> None:
+    """Be this account and nobody else from here on, in no other group."""
+    os.setgroups([])
+    os.setgid(account)
+    os.setuid(account)  # of root's process it sets the saved one, too, and takes all capabilities
+
+
+class Assembly:
+    """work: a folder of its own. root: the environment's path on the nodes."""
+
+    def __init__(self, library: Any, work: Path, root: str) -> None:
+        self.library, self.work, self.root = library, work, root
+        self.cache, self.tree = work / "unpacked", work / "tree"
+        self.known: list[tuple[Contents, list[Entry]]] = []
+        self.sizes: dict[Package, int] = {}
+
+    def unpack(self, package: Package, source: BinaryIO) -> None:
+        """Unpack a package and compare it with its own list. Raises CondaError."""
+        folder, named = self.cache / "-".join(package.parts), self.work / package.file
+        folder.mkdir(parents=True)
+        named.symlink_to(f"/dev/fd/{source.fileno()}")  # the library knows the kind of a package by its name
+        self.library.package_streaming.extract(named, folder)
+        named.unlink()
+        entries = list(entries_of(folder))
+        described = [entry.path for entry in entries if entry.kind == "file" and entry.path in DESCRIBING]
+        texts = {path: (folder / path).read_text(encoding="utf-8") for path in described}
+        contents = contents_of(package, texts)
+        known_by_hash = {path for path, listed in contents.listed.items() if listed.sha256 is not None}
+        hashed = [entry_with_hash(folder, entry) if entry.path in known_by_hash else entry for entry in entries]
+        check_unpacked(contents, hashed)
+        self.known.append((contents, hashed))
+        self.sizes[package] = os.fstat(source.fileno()).st_size
+
+    async def link(self, platform: str) -> None:
+        """Link all of them into the tree as if it lay at its path on the nodes. Raises CondaError."""
+        library, caching = self.library, self.library.package_cache
+        layout = layout_of(self.known, self.root)
+        # They are unpacked: without this mode each would be read and hashed once more.
+        cache = caching.PackageCache.new_layered([self.cache], False, caching.ValidationMode.skip())
+        await library.install(
+            [self._record(contents.package) for contents, _ in self.known],
+            target_prefix=self.tree,
+            alternative_target_prefix=self.root,
+            package_cache=cache,
+            platform=library.Subdir(platform),
+            execute_link_scripts=False,
+            show_progress=False,
+        )
+        for contents, _ in self.known:
+            self._name_source(contents.package)
+        check_tree(layout, entries_of(self.tree))
+
+    def _record(self, package: Package) -> Any:
+        said = self.library.PackageRecord.from_index_json(
+            self.cache / "-".join(package.parts) / INDEX, size=self.sizes[package], sha256=package.sha256
+        )
+        # From nowhere: what is not in the cache as it was checked shall not be fetched.
+        nowhere = (self.work / "nowhere" / package.file).as_uri()
+        return self.library.RepoDataRecord(said, package.file, nowhere, package.url.rsplit("/", 2)[0])
+
+    def _name_source(self, package: Package) -> None:
+        """Have the record of a package name where it is from, and nothing of this machine."""
+        path = self.tree / "conda-meta" / f"{'-'.join(package.parts)}.json"
+        record = json.loads(path.read_text(encoding="utf-8"))
+        here = {"extracted_package_dir", "link"}
+        kept = {name: value for name, value in record.items() if name not in here}
+        path.write_text(json.dumps({**kept, "url": package.url}, indent=2), encoding="utf-8")
+
+
+def entries_of(folder: Path) -> Iterator[Entry]:
+    """What lies in a folder; no link is followed."""
+    found: list[tuple[str, os.stat_result, str]] = []
+    left = [""]
+    while left:
+        within = left.pop()
+        with os.scandir(folder / within) as names:
+            for name in names:
+                status = name.stat(follow_symlinks=False)
+                path = f"{within}/{name.name}" if within else name.name
+                found.append((path, status, str(Path(name.path).readlink()) if name.is_symlink() else ""))
+                if stat.S_ISDIR(status.st_mode):
+                    left.append(path)
+    names_of = Counter((status.st_dev, status.st_ino) for _, status, _ in found)
+    for path, status, target in sorted(found):
+        kind = KINDS.get(stat.S_IFMT(status.st_mode), "special")
+        outside = kind == "file" and status.st_nlink > names_of[status.st_dev, status.st_ino]
+        yield Entry(path, kind, stat.S_IMODE(status.st_mode), target, status.st_size, outside=outside)
+
+
+def entry_with_hash(folder: Path, entry: Entry) -> Entry:
+    digest = hashlib.sha256()
+    with opened(folder / entry.path) as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return replace(entry, sha256=digest.hexdigest())
+
+
+def opened(path: Path) -> BinaryIO:
+    """Open a file to read it; a link, which leads who knows where, is refused."""
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
+
+
+def pack(tree: Path, archive: BinaryIO) -> None:
+    """The same bytes for the same tree, whoever packs it and when. What has two names in it is packed twice."""
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as content:
+        for entry in entries_of(tree):
+            member = tarfile.TarInfo(entry.path)
+            member.mode, member.type, member.linkname = entry.mode & 0o777, TYPES[entry.kind], entry.target
+            if entry.kind == "file":
+                with opened(tree / entry.path) as file:
+                    member.size = entry.size
+                    content.addfile(member, file)
+            else:
+                content.addfile(member)
