@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -13,11 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # What a task has beside its module, which it cannot do without. Its name does nothing.
-KEYWORDS = """
-args async become become_user changed_when check_mode delay delegate_facts delegate_to diff environment
-failed_when loop loop_control no_log notify poll register rescue always retries run_once tags throttle until
-vars when
-""".split()
+KEYWORDS = re.compile(
+    "args|async|become|become_user|changed_when|check_mode|delay|delegate_facts|delegate_to|diff|environment|failed_when"
+    "|loop|loop_control|no_log|notify|poll|register|rescue|always|retries|run_once|tags|throttle|until|vars|when"
+)
 TASK_LISTS = {"block", "rescue", "always"}
 Path = tuple[Any, ...]
 
@@ -58,7 +58,7 @@ class Finder:
         starts = [key.start_mark.line for key, _ in node.value]
         for at, ((key, value), end) in enumerate(zip(node.value, [*starts[1:], last], strict=True)):
             name = key.value
-            if at > 0 and (name in KEYWORDS or not is_task):
+            if at > 0 and (KEYWORDS.fullmatch(str(name)) or not is_task):
                 yield from self.removed("line", starts[at], end, (*path, name))
             if is_task and name in {"when", "failed_when", "changed_when", "until"}:
                 yield from self.inverted(value, (*path, name))
