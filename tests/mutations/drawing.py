@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from mutations import python_changes, yaml_changes
-from mutations.mutant import Change, Mutant, mutant
+from mutations.mutant import Candidate, Mutant, mutant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,7 @@ FLOORS = {
     "roles": ("roles", [*(f"*/{part}/**/*.yml" for part in YAML_OF_A_ROLE), "*/files/**/*.py"]),
 }
 WHOLE_NAME = {"plugins", "modules"}  # a room is a file there
-TRIES = 20  # files of a room that has hardly anything to change
+TRIES = 20  # of files of a room, and of turns of a floor
 
 Rooms = dict[str, list[str]]
 
@@ -39,25 +40,30 @@ def rooms(root: Path, floor: str) -> Rooms:
     return dict(found)
 
 
-def changes(name: str, data: bytes) -> list[Change]:
-    return python_changes.changes(data) if name.endswith(".py") else yaml_changes.changes(data)
+def candidates(name: str, data: bytes) -> list[Candidate]:
+    return python_changes.candidates(data) if name.endswith(".py") else yaml_changes.candidates(data)
 
 
 def draw(root: Path, seed: int, count: int) -> list[Mutant]:
     """Return so many mutants, no two of them equal. Neighbours are on different floors."""
     chance = random.Random(seed)
-    floors = [floor for floor in FLOORS if rooms(root, floor)]
+    of_floors = {floor: of_floor for floor in FLOORS if (of_floor := rooms(root, floor))}
+    floors = list(of_floors)
     chance.shuffle(floors)
-    turns = {floor: turn(rooms(root, floor), chance) for floor in floors}
+    turns = {floor: turn(of_floors[floor], chance) for floor in floors}
     found: dict[str, Mutant] = {}
-    tried = 0
-    while len(found) < count and tried < count * TRIES:
-        floor = floors[tried % len(floors)]
-        tried += 1
-        room, files = next(turns[floor])
-        one = one_of(root, f"{floor}/{room}", files, chance)
+    empty: set[str] = set()
+    for floor in itertools.cycle(floors):
+        if len(found) >= count or len(empty) == len(floors):
+            break
+        # A room may have nothing to change, as the documentation of a module whose work is done on the controller.
+        tried = itertools.islice(turns[floor], TRIES * len(of_floors[floor]))
+        fresh = (one_of(root, f"{floor}/{room}", files, chance) for room, files in tried)
+        one = next((one for one in fresh if one and one.key not in found), None)
         if one:
-            found.setdefault(one.key, one)
+            found[one.key] = one
+        else:
+            empty.add(floor)
     return list(found.values())
 
 
@@ -74,11 +80,13 @@ def one_of(root: Path, room: str, files: list[str], chance: random.Random) -> Mu
     """Draw a file, a kind of mutation that it has, and one of that kind."""
     for name in chance.sample(files, min(len(files), TRIES)):
         data = (root / name).read_bytes()
-        kinds: dict[str, list[Change]] = defaultdict(list)
-        for change in changes(name, data):
-            kinds[change.kind].append(change)
-        if kinds:
-            return mutant(name, room, data, chance.choice(kinds[chance.choice(sorted(kinds))]))
+        kinds: dict[str, list[Candidate]] = defaultdict(list)
+        for candidate in candidates(name, data):
+            kinds[candidate.change.kind].append(candidate)
+        for kind in chance.sample(sorted(kinds), len(kinds)):
+            of_kind = chance.sample(kinds[kind], len(kinds[kind]))
+            if drawn := next((one.change for one in of_kind if one.is_one()), None):
+                return mutant(name, room, data, drawn)
     return None
 
 

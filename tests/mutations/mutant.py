@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -26,6 +27,14 @@ class Change:
         if data[self.start : self.end] != self.old.encode():
             raise ValueError(f"the text at byte {self.start} is not {self.old!r}")
         return data[: self.start] + self.new.encode() + data[self.end :]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """is_one: whether the change is valid and changes what it names, which takes time to find out."""
+
+    change: Change
+    is_one: Callable[[], bool]
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
-from mutations.mutant import Change
+from mutations.mutant import Candidate, Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,16 +31,15 @@ DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
 TYPES_ONLY = {"TypeVar", "NewType", "ParamSpec"}
 
 
-def changes(data: bytes) -> list[Change]:
-    """Return every mutation that is valid Python and means something else than the source."""
+def candidates(data: bytes) -> list[Candidate]:
+    """Return every mutation; one is valid Python and means something else than the source."""
     tree = ast.parse(data)
-    meaning = ast.dump(tree)
-    return [each for each in Finder(data).of(tree) if differs(each.applied(data), meaning)]
+    return [Candidate(each, partial(differs, data, tree, each)) for each in Finder(data).of(tree)]
 
 
-def differs(data: bytes, meaning: str) -> bool:
+def differs(data: bytes, tree: ast.Module, change: Change) -> bool:
     try:
-        return ast.dump(ast.parse(data)) != meaning
+        return ast.dump(ast.parse(change.applied(data))) != ast.dump(tree)
     except SyntaxError:
         return False
 

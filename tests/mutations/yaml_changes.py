@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from mutations.mutant import Change
+from mutations.mutant import Candidate, Change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 # What a task has beside its module, which it cannot do without. Its name does nothing.
 KEYWORDS = re.compile(
@@ -22,8 +22,8 @@ TASK_LISTS = {"block", "rescue", "always"}
 Path = tuple[Any, ...]
 
 
-def changes(data: bytes) -> list[Change]:
-    """Return every mutation of the file; each was proved to change what it names and nothing else."""
+def candidates(data: bytes) -> list[Candidate]:
+    """Return every mutation of the file; one changes what it names and nothing else."""
     text = data.decode()
     loaded, tree = yaml.safe_load(text), yaml.compose(text)
     if tree is None or isinstance(tree, yaml.ScalarNode):
@@ -40,21 +40,21 @@ class Finder:
         for line in self.lines:
             self.starts.append(self.starts[-1] + len(line))
 
-    def of(self, node: yaml.Node, path: Path, last: int, *, tasks: bool) -> Iterator[Change]:
+    def of(self, node: yaml.Node, path: Path, last: int, *, tasks: bool) -> Iterator[Candidate]:
         """last: the line behind the node. tasks: its items are tasks."""
         if isinstance(node, yaml.SequenceNode) and not node.flow_style:
             yield from self.items(node, path, last, tasks=tasks)
         if isinstance(node, yaml.MappingNode) and not node.flow_style:
             yield from self.keys(node, path, last, is_task=tasks)
 
-    def items(self, node: yaml.SequenceNode, path: Path, last: int, *, tasks: bool) -> Iterator[Change]:
+    def items(self, node: yaml.SequenceNode, path: Path, last: int, *, tasks: bool) -> Iterator[Candidate]:
         starts = [item.start_mark.line for item in node.value]
         for at, (item, end) in enumerate(zip(node.value, [*starts[1:], last], strict=True)):
             if len(starts) > 1:
                 yield from self.removed("task" if tasks else "line", starts[at], end, (*path, at))
             yield from self.of(item, (*path, at), end, tasks=tasks and isinstance(item, yaml.MappingNode))
 
-    def keys(self, node: yaml.MappingNode, path: Path, last: int, *, is_task: bool) -> Iterator[Change]:
+    def keys(self, node: yaml.MappingNode, path: Path, last: int, *, is_task: bool) -> Iterator[Candidate]:
         starts = [key.start_mark.line for key, _ in node.value]
         for at, ((key, value), end) in enumerate(zip(node.value, [*starts[1:], last], strict=True)):
             name = key.value
@@ -64,31 +64,33 @@ class Finder:
                 yield from self.inverted(value, (*path, name))
             yield from self.of(value, (*path, name), end, tasks=is_task and name in TASK_LISTS)
 
-    def removed(self, kind: str, first: int, end: int, path: Path) -> Iterator[Change]:
+    def removed(self, kind: str, first: int, behind: int, path: Path) -> Iterator[Candidate]:
         """Comments behind it belong to what comes next."""
-        lines = self.lines[first:end]
+        lines = self.lines[first:behind]
         while lines and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
             lines.pop()
         start = self.starts[first]
         if "<<" not in path:  # of a mapping that is merged in, the loaded file shows no place
-            yield from self.proved(kind, start, start + len("".join(lines)), "", without(self.loaded, path))
+            end = start + len("".join(lines))
+            yield self.candidate(kind, start, end, "", lambda: without(self.loaded, path))
 
-    def inverted(self, node: yaml.Node, path: Path) -> Iterator[Change]:
+    def inverted(self, node: yaml.Node, path: Path) -> Iterator[Candidate]:
         if isinstance(node, yaml.ScalarNode) and node.style is None and ": " not in node.value:
             new = f"not ({node.value})"
             start, end = node.start_mark.index, node.end_mark.index
-            yield from self.proved("condition", start, end, new, replaced(self.loaded, path, new))
+            yield self.candidate("condition", start, end, new, lambda: replaced(self.loaded, path, new))
 
-    def proved(self, kind: str, start: int, end: int, new: str, expected: Any) -> Iterator[Change]:
-        after = self.text[:start] + new + self.text[end:]
-        try:
-            exact = yaml.safe_load(after) == expected
-        except yaml.YAMLError:
-            return
-        if exact:
-            before = len(self.text[:start].encode())
-            old = self.text[start:end]
-            yield Change(kind, before, before + len(old.encode()), old, new)
+    def candidate(self, kind: str, start: int, end: int, new: str, expected: Callable[[], Any]) -> Candidate:
+        """expected: what the file then holds."""
+
+        def is_one() -> bool:
+            try:
+                return bool(yaml.safe_load(self.text[:start] + new + self.text[end:]) == expected())
+            except yaml.YAMLError:
+                return False
+
+        before, old = len(self.text[:start].encode()), self.text[start:end]
+        return Candidate(Change(kind, before, before + len(old.encode()), old, new), is_one)
 
 
 def parent(loaded: Any, path: Path) -> tuple[Any, Any]:

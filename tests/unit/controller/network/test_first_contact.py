@@ -146,7 +146,11 @@ def test_nothing_is_pinned_that_nobody_has_confirmed(
     asked: list[str] = []
 
     def answers(answer: bytes) -> None:
-        monkeypatch.setattr(Display, "prompt_until", lambda _self, text: asked.append(text) or answer)
+        def prompt(_display: Display, text: str) -> bytes:
+            asked.append(text)
+            return answer
+
+        monkeypatch.setattr(Display, "prompt_until", prompt)
 
     answers(b"no\n")
     again = f"When the keys are confirmed, type: {TRUST} -e trust_confirmed=true"

@@ -49,8 +49,8 @@ class Node:
 def guarded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Node, Guard]]:
     """A node that arms, confirms and undoes unless a test says otherwise; seconds pass at once."""
     now = [0.0]
-    monkeypatch.setattr(guard.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
-    monkeypatch.setattr(guard.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("muster_controller.network.guard.time.sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr("muster_controller.network.guard.time.monotonic", lambda: now[0])
 
     def make(**answers: Any) -> tuple[Node, Guard]:
         node = Node({"arm": [{"armed": True}], "confirm": [{"confirmed": True}], "undo": [DONE], **answers})
