@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -36,6 +38,13 @@ def main() -> int:
         return 0
     folder = ROOT / "artifacts/mutations" / str(chosen.seed)
     folder.mkdir(parents=True, exist_ok=True)
+    alone = (folder / "lock").open("a")
+    try:
+        fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(f"Another run has the mutants of seed {chosen.seed}.")
+    for number in (signal.SIGINT, signal.SIGTERM):  # what is under way is ended with this
+        signal.signal(number, lambda *_: sys.exit(130))
     records = Records(folder / f"{chosen.suite}.jsonl")
     known = records.caught_by
     open_ones = [one for one in mutants if one.key not in known or (chosen.survivors and not known[one.key])]

@@ -20,6 +20,17 @@ LOST = NodeError("no route to host", reachable=False)
 DONE = {"undone": True, "failed": []}
 
 
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def monotonic(self) -> float:
+        return self.now
+
+
 class Node:
     """Answers each verb with what is listed for it, and with the last of it again. asked: the verbs and payloads."""
 
@@ -48,9 +59,8 @@ class Node:
 @pytest.fixture
 def guarded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Node, Guard]]:
     """A node that arms, confirms and undoes unless a test says otherwise; seconds pass at once."""
-    now = [0.0]
-    monkeypatch.setattr("muster_controller.network.guard.time.sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
-    monkeypatch.setattr("muster_controller.network.guard.time.monotonic", lambda: now[0])
+    clock = Clock()
+    monkeypatch.setattr(guard, "time", clock)
 
     def make(**answers: Any) -> tuple[Node, Guard]:
         node = Node({"arm": [{"armed": True}], "confirm": [{"confirmed": True}], "undo": [DONE], **answers})

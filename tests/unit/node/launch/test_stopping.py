@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster_node.launch import leftovers, ranks, state, stopping
+from muster_node.launch import leftovers, ranks, state, stopping, written
 from muster_node.tools import process
 from muster_node.tools.run import Answer
 
@@ -135,3 +135,21 @@ def test_what_cannot_be_looked_at_is_not_said_to_be_gone(unit: Path, monkeypatch
         [],
         "its processes could not be looked at: it did not answer in time",
     )
+
+
+def test_a_rank_that_runs_has_a_state_and_one_of_somebody_else_has_none(
+    unit: Path, start: Callable[..., dict[str, Any]]
+) -> None:
+    own, foreign = start(**MARK), start(1, **MARK)
+    later, gone = {**start(**MARK), "started": 1}, {**own, "pid": 4_000_000}
+    table(unit, own, foreign, later, gone)
+    request = {"launch_id": LAUNCH_ID, "run_dir": str(unit), "offsets": {}, "limit": 100}
+    found = written.read_all(request)
+    assert [(rank["pid"], rank["state"]) for rank in found["ranks"]] == [
+        (own["pid"], "S"),
+        (foreign["pid"], ""),
+        (later["pid"], ""),
+        (gone["pid"], ""),
+    ]
+    assert found["ranks"][0]["wchan"] == process.read(own["pid"], "wchan")
+    assert [rank["wchan"] for rank in found["ranks"][1:]] == ["", "", ""]
