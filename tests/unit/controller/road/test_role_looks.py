@@ -167,3 +167,11 @@ gpu_nodes:
     both = RoleLooks(world.vars, world.templar, world.loader, ["node1", "node2"])
     assert (both.shift(check=False), both.shift(check=True)) == (1, 0)
     assert set(both.values["node1"]) >= {"cluster_name", "cluster_address", "ansible_host"}
+    # A request that cannot be made is left out without a word, so that the role comes.
+    requests = both._requests("node1", ["network", "pytorch"], 1)
+    assert set(requests) >= {"cluster_hosts", "firewall", "installed_record", "pytorch"}
+    assert requests["cluster_hosts"] == {
+        "module": "hosts_file",
+        "options": {"mode": "manage", "nodes": both.addresses, "own": "node1"},
+    }
+    assert requests["pytorch"]["options"]["root"] == "/opt/muster/pytorch"
