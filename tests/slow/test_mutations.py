@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ import pytest
 import yaml
 
 from machines import NODES, find_machine, list_nodes, make_bare, run_playbook
+from mutations.checkout import copy_checkout
 from paths import ROOT
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ pytestmark = pytest.mark.slow
 
 TABLE: dict[str, list[dict[str, Any]]] = yaml.safe_load((Path(__file__).parent / "mutations.yml").read_text())
 CASES = [pytest.param(role, each, id=f"{role}-{each['what']}") for role, listed in TABLE.items() for each in listed]
-# Not in git, and needed all the same: the tools, the sandbox's keys, where its PyTorch comes from.
-LINKS = (".venv", ".sandbox", "inventory/sandbox/group_vars/sandbox/this_host.yml")
 
 
 class Checkout:
@@ -40,14 +38,7 @@ class Checkout:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-        names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-        for name in filter(None, names.split("\0")):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
-        for name in LINKS:
-            if (ROOT / name).exists() and not (folder / name).exists():
-                (folder / name).symlink_to((ROOT / name).resolve())
+        copy_checkout(ROOT, folder)
 
     def mutate(self, name: str, find: str, replace: str) -> None:
         path = self.folder / name

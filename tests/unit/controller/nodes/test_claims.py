@@ -150,6 +150,16 @@ def test_the_second_run_is_refused_and_keeps_nothing(nodes: list[Node]) -> None:
             assert claim_of(nodes[1])["doing"] == "site.yml"
 
 
+def test_whoever_only_looks_is_told_who_has_the_nodes(nodes: list[Node]) -> None:
+    (folder_of(nodes[2]) / "away").touch()
+    with run() as first:
+        first.claim(nodes[:1], "baseline.yml", take_over=False)
+        holders = claims.holders_in(keeper.ask_all(nodes, "look", {}))
+        assert {name: holder["doing"] for name, holder in holders.items()} == {"node1": "baseline.yml"}
+    assert claims.holders_in(keeper.ask_all(nodes, "look", {})) == {}
+    assert claims.holders_in({"node1": {"held": False}, "node2": {"held": True}}) == {"node1": None}
+
+
 def test_nodes_that_do_not_answer_are_left_to_the_step(nodes: list[Node]) -> None:
     (folder_of(nodes[0]) / "away").touch()
     (folder_of(nodes[1]) / "broken").touch()

@@ -160,6 +160,19 @@ def test_a_task_that_failed_with_a_verdict_is_no_second_failure(tmp_path: Path) 
     assert (run["status"], run["sentence"], run["failures"]) == ("failed", "node2: rank 1 failed", [])
 
 
+def test_every_launch_of_a_run_has_its_page_and_the_last_one_is_the_runs(tmp_path: Path) -> None:
+    reporter = begun(tmp_path)
+    folders = [tmp_path / "rack" / f"20260101-12000{number}-abcd" for number in range(3)]
+    for folder in (*folders, folders[0]):
+        folder.mkdir(parents=True, exist_ok=True)
+        verdict = runs.add_verdict(folder, add_up([Finding("launch.ended", "pass", "node1", "ended")], "all is well"))
+        reporter.took({"verdict": verdict, "artifacts": str(folder)})
+    reporter.took({"artifacts": str(tmp_path / "elsewhere")})
+    page = reporter.end(set())
+    assert page == folders[0] / "report.html"
+    assert [run_of(folder / "report.html")["id"] for folder in folders] == [folder.name for folder in folders]
+
+
 def test_who_attaches_adds_to_the_page_of_the_launch(tmp_path: Path) -> None:
     first = begun(tmp_path)
     folder = runs.run_folder(tmp_path / "rack")

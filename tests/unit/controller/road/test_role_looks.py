@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from acting import World
 from muster.network import ssh_mesh
 from muster.road.looks import LOOKS
 from muster_controller.network.mesh_members import member_of
 from muster_controller.road.role_looks import NO_ANSWER, Judged, RoleLooks
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NAMES = ["node1", "node2", "node3"]
 IDENTITY = "/var/lib/muster/ssh/muster/id_ed25519"
@@ -141,3 +145,33 @@ def test_each_node_tries_another_one_and_each_is_somebodys(looks: RoleLooks) -> 
     assert {looks.shift(check=False) for _ in range(50)} == {1, 2}
     looks.names = ["node1"]
     assert looks.shift(check=False) == 0
+
+
+def test_what_the_inventory_says_of_each_node_is_read_once(tmp_path: Path) -> None:
+    hosts = """
+gpu_nodes:
+  vars: {cluster_name: rack, ansible_connection: local}
+  hosts:
+    node1: {cluster_address: 10.0.0.1, ansible_host: 192.0.2.1, network_full: true}
+    node2: {cluster_address: 10.0.0.2}
+"""
+    world = World(tmp_path, hosts)
+    looks = RoleLooks(world.vars, world.templar, world.loader, ["node1"])
+    assert looks.names == ["node1"]
+    assert looks.addresses == {"node1": "10.0.0.1", "node2": "10.0.0.2"}
+    assert {name: own["cluster_address"] for name, own in looks.values.items()} == looks.addresses
+    assert {own["cluster_name"] for own in looks.values.values()} == {"rack"}
+    assert not looks.is_off(MESH, "node1")
+    assert looks.users(MESH, "node1") == ["muster"]
+    assert looks.shift(check=False) == 0
+    both = RoleLooks(world.vars, world.templar, world.loader, ["node1", "node2"])
+    assert (both.shift(check=False), both.shift(check=True)) == (1, 0)
+    assert set(both.values["node1"]) >= {"cluster_name", "cluster_address", "ansible_host"}
+    # A request that cannot be made is left out without a word, so that the role comes.
+    requests = both._requests("node1", ["network", "pytorch"], 1)
+    assert set(requests) >= {"cluster_hosts", "firewall", "installed_record", "pytorch"}
+    assert requests["cluster_hosts"] == {
+        "module": "hosts_file",
+        "options": {"mode": "manage", "nodes": both.addresses, "own": "node1"},
+    }
+    assert requests["pytorch"]["options"]["root"] == "/opt/muster/pytorch"

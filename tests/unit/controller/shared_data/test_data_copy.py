@@ -11,6 +11,7 @@ import pytest
 
 from muster.shared_data import copying
 from muster.shared_data.copying import Asked
+from muster_controller.nodes import distribution
 from muster_controller.nodes.messages import Messages
 from muster_controller.shared_data import data_copy
 from muster_controller.shared_data.data_copy import PROGRAM, DataCopy
@@ -191,7 +192,8 @@ def test_what_a_node_has_goes_to_the_others_and_its_own_folder_is_not_touched(la
     assert not [path for path in (lab.folder / "node2/kept").iterdir() if path.name == "store"]
 
 
-def test_whoever_fails_is_named_and_the_others_get_it(lab: Lab) -> None:
+def test_whoever_fails_is_named_and_the_others_get_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distribution, "CALLS_FOR", 2.0)
     lab.broken["node2"] = ("share",)
     task = lab.copy()
     assert task.failures == {"node2": ["Connection timed out"]}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster_node.launch import leftovers, ranks, state, stopping
+from muster_node.launch import leftovers, ranks, state, stopping, written
 from muster_node.tools import process
 from muster_node.tools.run import Answer
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can be several users")
 LAUNCH_ID = "20260101-120000-abcd"
 NOBODY = pwd.getpwnam("nobody")
+# Has no other process, on any machine: each process of the tests has a user of its own.
+UID = 20000 + os.getpid() % 20000
+ALONE = pwd.struct_passwd(("muster-test", "x", UID, UID, "", "/nonexistent", "/usr/sbin/nologin"))
 MARK = {process.LAUNCH_MARK: LAUNCH_ID}
 
 
@@ -92,14 +95,14 @@ def test_without_a_launch_nothing_is_sent(unit: Path, start: Callable[..., dict[
     assert stopping.send(LAUNCH_ID, [signal.SIGKILL], []) == []
 
 
-def left(user: pwd.struct_passwd = NOBODY) -> list[int]:
+def left(user: pwd.struct_passwd = ALONE) -> list[int]:
     found, unseen = leftovers.leftovers(LAUNCH_ID, user)
     assert unseen == ""
     return [one["pid"] for one in found]
 
 
 def test_all_of_a_user_who_has_launches_alone_is_left_behind(unit: Path, start: Callable[..., dict[str, Any]]) -> None:
-    marked, over_ssh, _foreign = start(**MARK)["pid"], start()["pid"], start(1, **MARK)
+    marked, over_ssh, _foreign = start(UID, **MARK)["pid"], start(UID)["pid"], start(1, **MARK)
     assert sorted(left()) == sorted([marked, over_ssh])
 
 
@@ -107,12 +110,12 @@ def test_all_of_a_user_who_has_launches_alone_is_left_behind(unit: Path, start: 
 def test_of_other_users_only_what_is_the_launchs(
     unit: Path, start: Callable[..., dict[str, Any]], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    marked, _other = start(**MARK)["pid"], start()
-    user = NOBODY
+    marked, _other = start(UID, **MARK)["pid"], start(UID)
+    user = ALONE
     if why == "a person":
-        user = pwd.struct_passwd((*NOBODY[:6], "/bin/bash"))
+        user = pwd.struct_passwd((*ALONE[:6], "/bin/bash"))
     if why == "the one who looks":
-        os.chown(unit.parent / "lease", NOBODY.pw_uid, NOBODY.pw_gid)
+        os.chown(unit.parent / "lease", UID, UID)
     if why == "another launch":
         (Path(state.STATE_ROOT) / "20260101-130000-abcd").mkdir()
         monkeypatch.setattr(state, "command", lambda *_argv, **_how: Answer("ActiveState=active\n", code=0))
@@ -132,3 +135,21 @@ def test_what_cannot_be_looked_at_is_not_said_to_be_gone(unit: Path, monkeypatch
         [],
         "its processes could not be looked at: it did not answer in time",
     )
+
+
+def test_a_rank_that_runs_has_a_state_and_one_of_somebody_else_has_none(
+    unit: Path, start: Callable[..., dict[str, Any]]
+) -> None:
+    own, foreign = start(**MARK), start(1, **MARK)
+    later, gone = {**start(**MARK), "started": 1}, {**own, "pid": 4_000_000}
+    table(unit, own, foreign, later, gone)
+    request = {"launch_id": LAUNCH_ID, "run_dir": str(unit), "offsets": {}, "limit": 100}
+    found = written.read_all(request)
+    assert [(rank["pid"], rank["state"]) for rank in found["ranks"]] == [
+        (own["pid"], "S"),
+        (foreign["pid"], ""),
+        (later["pid"], ""),
+        (gone["pid"], ""),
+    ]
+    assert found["ranks"][0]["wchan"] == process.read(own["pid"], "wchan")
+    assert [rank["wchan"] for rank in found["ranks"][1:]] == ["", "", ""]

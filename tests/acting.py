@@ -1,0 +1,72 @@
+"""Runs an action plugin of the project in this process, as a task of a play would: real variables, templates and
+connections (local ones, so that the programs for nodes run on this machine), and no ansible-playbook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.play_context import PlayContext
+from ansible.playbook.task import Task
+from ansible.plugins import loader as plugins
+from ansible.template import Templar
+from ansible.vars.hostvars import HostVars
+from ansible.vars.manager import VariableManager
+
+from paths import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+plugins.action_loader.add_directory(str(ROOT / "plugins/action"))
+
+
+class World:
+    """An inventory in a folder, and what a play knows of it. vars: further variables of the play."""
+
+    def __init__(self, folder: Path, hosts: str, **variables: Any) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "hosts.yml").write_text(hosts)
+        self.folder = folder
+        self.loader = DataLoader()
+        self.loader.set_basedir(str(ROOT))
+        self.inventory = InventoryManager(self.loader, sources=[str(folder)])
+        self.manager = VariableManager(self.loader, self.inventory)
+        names = [host.name for host in self.inventory.get_hosts()]
+        self.vars: dict[str, Any] = {
+            "hostvars": HostVars(self.inventory, self.manager, self.loader),
+            "groups": self.inventory.get_groups_dict(),
+            "inventory_hostname": names[0],
+            **dict.fromkeys(("ansible_play_hosts", "ansible_play_hosts_all", "ansible_play_batch"), names),
+            **variables,
+        }
+
+    @property
+    def templar(self) -> Templar:
+        return Templar(loader=self.loader, variables=self.vars)
+
+    def registered(self, node: str, name: str, value: Any) -> None:
+        """As a task does that registers its result on a node."""
+        self.manager.set_nonpersistent_facts(node, {name: value})
+
+    def action(self, module: str, *, check: bool = False, diff: bool = False, **options: Any) -> Any:
+        task = Task()
+        task.action, task.args, task.check_mode, task.diff = module, options, check, diff
+        play_context = PlayContext()
+        play_context.check_mode, play_context.diff = check, diff
+        connection = plugins.connection_loader.get("local", play_context, new_stdin=None)
+        return plugins.action_loader.get(
+            module,
+            task=task,
+            connection=connection,
+            play_context=play_context,
+            loader=self.loader,
+            templar=self.templar,
+            shared_loader_obj=plugins,
+        )
+
+    def run(self, module: str, *, check: bool = False, diff: bool = False, **options: Any) -> dict[str, Any]:
+        """Return the result of a task. Raises what the task fails with."""
+        result: dict[str, Any] = self.action(module, check=check, diff=diff, **options).run(None, self.vars)
+        return result

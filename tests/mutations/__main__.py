@@ -1,0 +1,84 @@
+"""Draw mutants of the product from a seed, and report which of them the tests catch: script/test mutations --seed N."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mutations.attribution import attribute
+from mutations.checkout import copy_checkout, make_repository
+from mutations.drawing import draw, groups
+from mutations.records import Records, table
+from mutations.suite import SUITES, ScriptTest
+
+if TYPE_CHECKING:
+    from mutations.mutant import Mutant
+
+ROOT = Path(__file__).parents[2]
+LIMITS = {"unit": 3600.0, "default": 4 * 3600.0}  # seconds for one run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="script/test mutations", description=__doc__)
+    parser.add_argument("--seed", type=int, required=True, help="the same seed draws the same mutants")
+    parser.add_argument("--count", type=int, default=30, help="how many mutants are drawn (default: 30)")
+    parser.add_argument("--suite", choices=list(SUITES), default="default", help="what is to catch them")
+    parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
+    parser.add_argument("--survivors", action="store_true", help="run the mutants again that survived before")
+    chosen = parser.parse_args()
+    mutants = draw(ROOT, chosen.seed, chosen.count)
+    if chosen.list:
+        print("\n\n".join(f"{one.place}  {one.room}, {one.change.kind}\n{one.diff}" for one in mutants))
+        return 0
+    folder = ROOT / "artifacts/mutations" / str(chosen.seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    alone = (folder / "lock").open("a")
+    try:
+        fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(f"Another run has the mutants of seed {chosen.seed}.")
+    for number in (signal.SIGINT, signal.SIGTERM):  # what is under way is ended with this
+        signal.signal(number, lambda *_: sys.exit(130))
+    records = Records(folder / f"{chosen.suite}.jsonl")
+    known = records.caught_by
+    open_ones = [one for one in mutants if one.key not in known or (chosen.survivors and not known[one.key])]
+    say(f"{len(mutants)} mutants drawn from seed {chosen.seed}; {len(open_ones)} to run with {chosen.suite} tests")
+    if open_ones:
+        run(open_ones, chosen.suite, folder, records)
+    report = table(mutants, records.caught_by)
+    (folder / f"{chosen.suite}.txt").write_text(report)
+    print(report, end="")
+    return 0
+
+
+def run(mutants: list[Mutant], name: str, folder: Path, records: Records) -> None:
+    checkout = folder / name
+    shutil.rmtree(checkout, ignore_errors=True)
+    copy_checkout(ROOT, checkout)
+    make_repository(checkout)
+    try:
+        suite = ScriptTest(checkout, name, LIMITS[name])
+        parts = groups(mutants)
+        for number, group in enumerate(parts, 1):
+            begun = time.monotonic()
+            results = attribute(group, suite)
+            records.keep(results)
+            say(f"group {number} of {len(parts)}, {time.monotonic() - begun:.0f} s")
+            for result in results:
+                say(f"  {result.mutant.place}: {result.caught_by or 'SURVIVED'}")
+    finally:
+        shutil.rmtree(checkout)
+
+
+def say(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

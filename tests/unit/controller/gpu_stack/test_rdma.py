@@ -1,0 +1,77 @@
+"""What a node with an RDMA adapter is given, by the role's own names and by what was seen there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+
+from muster.gpu_stack.rdma import Part
+from muster_controller.gpu_stack import rdma
+
+LOOK = {
+    "adapters": [{"driver": "mlx5_core", "infiniband": True}],
+    "ports": [],
+    "stack": "",
+    "known": [],
+    "loaded": ["ib_uverbs"],
+    "kernel": "6.8.0-90-generic",
+}
+PACKAGES = (
+    "rdma-core",
+    "libibverbs1",
+    "ibverbs-providers",
+    "librdmacm1",
+    "ibverbs-utils",
+    "infiniband-diags",
+    "perftest",
+)
+SOCKETS = "NCCL takes sockets where libibverbs is missing"
+
+
+def part(*, mode: str = "manage", userspace: str = "auto", has_gpus: bool = True, **system: Any) -> Part:
+    facts = {"rdma": LOOK, "system": {"id": "ubuntu", **system}}
+    values = {"rdma_mode": mode, "rdma_userspace": userspace}
+    return rdma.part_of(rdma.table(DataLoader()), "node1", values, facts, has_gpus=has_gpus)
+
+
+def test_ubuntu_gets_the_modules_that_its_kernel_leaves_out() -> None:
+    found = part()
+    assert (found.source, found.why) == ("distribution", SOCKETS)
+    assert found.packages == (*PACKAGES, "linux-modules-extra-6.8.0-90-generic")
+    assert sorted(found.modules) == ["ib_umad", "ib_uverbs", "mlx5_ib", "rdma_ucm"]
+    assert sorted(found.load) == ["ib_umad", "mlx5_ib", "rdma_ucm"]
+
+
+def test_another_distribution_is_asked_for_another_kernel() -> None:
+    (refusal,) = part(id="debian").refusals
+    assert refusal.why.startswith("its kernel 6.8.0-90-generic has no module ")
+    assert (refusal.node, refusal.fix) == (
+        "node1",
+        "Boot the distribution's standard kernel: those for clouds are built without it",
+    )
+
+
+def test_a_container_loads_nothing() -> None:
+    found = part(container=True)
+    assert (found.packages, found.modules, found.load) == (PACKAGES, (), ())
+
+
+@pytest.mark.parametrize(
+    ("asked", "source", "packages", "why"),
+    [
+        ({"userspace": "doca"}, "doca", ("doca-ofed",), "rdma_userspace asks for it"),
+        ({"mode": "off"}, "", (), 'rdma_mode is "off"'),
+        ({"has_gpus": False}, "", (), "NCCL alone uses it, and the node has no GPUs"),
+    ],
+)
+def test_what_the_inventory_asks_for(asked: Any, source: str, packages: tuple[str, ...], why: str) -> None:
+    found = part(**asked)
+    assert (found.source, found.packages, found.why, found.is_due) == (source, packages, why, bool(source))
+
+
+def test_where_nobody_looked_there_is_no_adapter() -> None:
+    values = dict.fromkeys(rdma.OPTIONS, "manage")
+    found = rdma.part_of(rdma.table(DataLoader()), "node1", values, None, has_gpus=True)
+    assert found == Part(why="it has no RDMA adapter")

@@ -1,0 +1,210 @@
+"""Nodes that are not in the inventory yet, and what becomes of those that a run onboards."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from ansible import context
+from ansible.errors import AnsibleActionFail
+from ansible.module_utils.common.collections import ImmutableDict
+
+from acting import World
+from muster_controller.members import asked_nodes, newcomers, quarantine
+from muster_controller.members.onboarding import Onboarding, ranks
+from muster_controller.network.first_login import met
+from muster_controller.nodes.connection import connect
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOSTS = """
+gpu_nodes:
+  vars:
+    ansible_connection: local
+  hosts:
+    node1:
+      ansible_host: 203.0.113.1
+    node2:
+      ansible_host: 203.0.113.2
+      cluster_quarantined:
+        reason: a fan
+        since: 2026-11-01 10:00 UTC
+        by: anna@ctl
+    node3:
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(context, "CLIARGS", ImmutableDict(inventory=[str(tmp_path / "rack")]))
+    return World(tmp_path / "rack", HOSTS)
+
+
+def text(world: World) -> str:
+    return (world.folder / "hosts.yml").read_text()
+
+
+def test_what_the_inventory_says_of_its_nodes(world: World) -> None:
+    assert newcomers.members(world.vars, world.templar, world.loader) == {
+        "node1": {"quarantined": False, "reason": "", "address": "203.0.113.1"},
+        "node2": {"quarantined": True, "reason": "a fan", "address": "203.0.113.2"},
+        "node3": {"quarantined": False, "reason": "", "address": ""},
+    }
+    place = newcomers.place(world.vars)
+    assert place == {"inventory_dir": str(world.folder), "inventory_file": str(world.folder / "hosts.yml")}
+
+
+def test_where_no_node_is_the_first_folder_is_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hosts.yml").touch()
+    for sources, place in ((["a,b", str(tmp_path)], tmp_path), ([str(tmp_path / "hosts.yml")], tmp_path)):
+        monkeypatch.setattr(context, "CLIARGS", ImmutableDict(inventory=sources))
+        assert newcomers.place({"groups": {}}) == {"inventory_dir": str(place)}
+
+
+def test_they_are_counted_in_as_if_they_were_there(world: World) -> None:
+    node = {"name": "node9", "variables": {"ansible_host": "203.0.113.9"}}
+    found = newcomers.counted_in(world.vars, [node])
+    assert found["groups"]["gpu_nodes"] == ["node1", "node2", "node3", "node9"]
+    assert found["ansible_play_hosts"] == found["ansible_play_hosts_all"] == ["node9"]
+    assert found["hostvars"].raw_get("node9")["ansible_host"] == "203.0.113.9"
+    assert world.vars["groups"]["gpu_nodes"] == ["node1", "node2", "node3"]
+
+
+def test_names_are_looked_up_once_and_ipv4_comes_first() -> None:
+    found = newcomers.looked_up(["localhost", "localhost", "nowhere.invalid", "x" * 300])
+    assert list(found) == ["localhost", "nowhere.invalid", "x" * 300]
+    assert found["localhost"][0] == "127.0.0.1"
+    assert (found["nowhere.invalid"], found["x" * 300]) == ([], [])
+
+
+def test_a_file_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+    (tmp_path / "nodes").write_bytes(b"node1\xff\n")
+    assert newcomers.text_of(str(tmp_path / "nodes")) == "node1\ufffd\n"
+    assert newcomers.text_of(str(tmp_path)) is None
+    assert newcomers.text_of("~nobody-of-that-name/x") is None
+
+
+def test_an_ssh_config_says_how_they_are_reached(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host node8\n  HostName 203.0.113.8\n  User ada\n  Port 2222\nHost *\n  User root\n")
+    options: dict[str, Any] = {
+        "node": "",
+        "address": "",
+        "host_key": "",
+        "gpus": 0,
+        "nodes": {},
+        "nodes_file": "",
+        "ssh_config": str(config),
+    }
+    (found,), problems = asked_nodes.asked(options)
+    assert (found.name, found.address, problems) == ("node8", "203.0.113.8", [])
+    assert found.variables["ansible_user"] == "ada"
+    assert found.variables["ansible_port"] == 2222
+    _, problems = asked_nodes.asked({**options, "ssh_config": str(tmp_path / "none")})
+    assert len(problems) == 1
+    assert str(tmp_path / "none") in problems[0]
+    (found,), problems = asked_nodes.asked({**options, "ssh_config": "", "node": "node7", "address": "203.0.113.7"})
+    assert (found.name, found.address, problems) == ("node7", "203.0.113.7", [])
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="nobody else is root without a password")
+def test_a_machine_is_taken_on_where_root_can_be_had(world: World) -> None:
+    """This machine, by the shell and the Python of whoever runs the tests."""
+    action = world.action("onboard_contact", nodes=[])
+    node = connect(action, "node1", world.vars)
+    node.connection._play_context.remote_user = "ada"
+    assert met({"node1": node}) == {"node1": ""}
+    world.manager.set_nonpersistent_facts("node1", {"ansible_python_interpreter": "/usr/bin/no-python"})
+    why = met({"node1": connect(action, "node1", world.vars)})["node1"]
+    assert why.startswith("it has no /usr/bin/no-python (")
+    assert "and Muster needs Python 3.10 or newer" in why
+
+
+def told(**nodes: dict[str, Any]) -> dict[str, Any]:
+    return {"onboarding": nodes}
+
+
+def test_who_was_not_accepted_stays_quarantined_with_the_reason(world: World) -> None:
+    onboarding = Onboarding()
+    onboarding.took({"changed": True})
+    onboarding.took(told(node1={"written": True}, node2={"written": True}, node3={"written": True}))
+    onboarding.failed("node1", "node1: its disk is full.\nand more", {}, once=False)
+    onboarding.failed("node1", "something else", {}, once=False)
+    onboarding.took(told(node3={"accepted": True, "rank": 2}))
+    verdict = {"findings": [{"status": "fail", "node": "node2", "summary": "a link is down"}], "summary": "x"}
+    onboarding.failed("node9", "the check of all", {"verdict": verdict}, once=True)
+    ended = onboarding.end(check=False)
+    assert ended is onboarding.end(check=False)
+    assert ended
+    assert ended.red
+    assert "node1 is not a member: its disk is full." in ended.lines
+    assert "node2 is not a member: a link is down." in ended.lines
+    assert "node3 is a member (node rank 2) now" in ended.last
+    said = yaml.safe_load(text(world))["gpu_nodes"]["hosts"]
+    reasons = {name: (own or {}).get("cluster_quarantined", {}).get("reason") for name, own in said.items()}
+    assert reasons == {
+        "node1": "not accepted: its disk is full",
+        "node2": "not accepted: a link is down",
+        "node3": None,
+    }
+
+
+def test_a_check_writes_nothing(world: World) -> None:
+    before = text(world)
+    onboarding = Onboarding()
+    onboarding.took(told(node1={"written": True}))
+    onboarding.failed("node1", "its disk is full", {}, once=False)
+    onboarding.end(check=True)
+    assert text(world) == before
+    assert Onboarding().end(check=False) is None
+
+
+def test_ranks_are_those_of_the_files_as_they_are_now(world: World) -> None:
+    assert ranks([str(world.folder)], world.loader) == {"node1": 0, "node3": 1}
+    (world.folder / "hosts.yml").write_text(text(world).replace("    node1:\n      ansible_host: 203.0.113.1\n", ""))
+    assert ranks([str(world.folder)], world.loader) == {"node3": 0}
+
+
+def test_a_quarantine_says_who_and_since_when() -> None:
+    entry = quarantine.variables("a  fan\n")["cluster_quarantined"]
+    assert entry["reason"] == "a fan"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", entry["since"])
+    assert "automatic" not in entry
+    automatic = quarantine.entry("a fan", automatic=True)
+    assert (automatic["automatic"], automatic["by"]) == (True, f"the health check of {entry['by']}")
+    assert [quarantine.said(value) for value in (entry, True, False)] == [(True, "a fan"), (True, ""), (False, "")]
+
+
+def test_the_request_is_refused_whole_and_before_any_node_is_asked(world: World) -> None:
+    found = world.run("onboard_request", node="node1", address="203.0.113.9")
+    assert found["failed"] is True
+    first, *problems = found["msg"].splitlines()
+    assert first == "What is to be onboarded has 1 problem, and no node was contacted."
+    assert problems[0].startswith("- node1 ")
+    found = world.run("onboard_request")
+    assert found["msg"].splitlines()[1].startswith("- No node is named. Name them with one of ")
+
+
+def test_a_node_is_written_as_quarantined_and_then_released(world: World) -> None:
+    node = {"name": "node9", "variables": {"ansible_host": "203.0.113.9", "inventory_dir": "/x"}}
+    before = text(world)
+    check = world.run("onboard_inventory", check=True, state="quarantined", nodes=[node])
+    assert (check["changed"], text(world)) == (True, before)
+    found = world.run("onboard_inventory", state="quarantined", nodes=[node])
+    assert (found["changed"], found["onboarding"]) == (True, {"node9": {"written": True}})
+    assert re.search(r"node9:\n +ansible_host: 203\.0\.113\.9\n +cluster_quarantined:", text(world))
+    assert "inventory_dir" not in text(world)
+    found = world.run("onboard_inventory", state="member", names=["node9"])
+    assert found["onboarding"] == {"node9": {"accepted": True, "rank": 2}}
+    assert "cluster_quarantined" not in text(world).partition("node9")[2]
+
+
+def test_nobody_who_is_unknown_is_quarantined(world: World) -> None:
+    with pytest.raises(AnsibleActionFail, match=r"^Nothing was changed\. "):
+        world.run("quarantine_nodes", nodes=["node8"], reason="a fan", release=False)
+    with pytest.raises(AnsibleActionFail, match=r"^Nothing was changed\. "):
+        world.run("quarantine_nodes", nodes=["node1"], reason="", release=False)

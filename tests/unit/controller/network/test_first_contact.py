@@ -1,0 +1,294 @@
+"""First contact, as playbooks/trust.yml makes it: with ssh servers of this process that show their host keys."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import paramiko
+import pytest
+from ansible import context
+from ansible.errors import AnsibleActionFail
+from ansible.module_utils.common.collections import ImmutableDict
+from ansible.utils.display import Display
+
+from acting import World
+from muster.network.known_hosts import Key
+from muster_controller.network import first_contact
+from muster_controller.network.first_contact import End, Road, where_it_ends
+from muster_controller.network.sharing import shared
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from typing_extensions import Self
+
+HEADER = "# Host keys of the nodes, pinned by playbooks/trust.yml. Lines of your own may stand here too."
+TRUST = "ansible-playbook playbooks/trust.yml"
+
+
+class Server:
+    """Shows its host key to whoever calls, and lets nobody in."""
+
+    def __init__(self) -> None:
+        self.key = paramiko.ECDSAKey.generate()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self.listener.getsockname()[1]
+        self.opened: list[paramiko.Transport] = []
+        self.thread = threading.Thread(target=self.serve)
+
+    def __enter__(self) -> Self:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.thread.join()
+        for transport in self.opened:
+            transport.close()
+
+    def serve(self) -> None:
+        while True:
+            try:
+                caller, _ = self.listener.accept()
+            except OSError:
+                return
+            transport = paramiko.Transport(caller)
+            transport.add_server_key(self.key)
+            self.opened.append(transport)
+            transport.start_server(threading.Event(), paramiko.ServerInterface())
+
+    def line(self, node: str) -> str:
+        return f"[127.0.0.1]:{self.port} {self.key.get_name()} {self.key.get_base64()} muster:{node}"
+
+    @property
+    def shown(self) -> Key:
+        return Key(self.key.get_name(), self.key.get_base64())
+
+
+def pinned(servers: list[Server]) -> list[str]:
+    return [server.line(f"node{number}") for number, server in enumerate(servers, 1)]
+
+
+@pytest.fixture
+def servers() -> Iterator[list[Server]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(Server()) for _ in range(2)]
+
+
+class Lab:
+    def __init__(self, folder: Path, ports: list[int], more: str = "") -> None:
+        self.known_hosts = folder / "rack/known_hosts"
+        reads = f"-o UserKnownHostsFile={self.known_hosts} -o GlobalKnownHostsFile=/dev/null -F /dev/null"
+        hosts = "".join(f"    node{number}: {{ansible_port: {port}}}\n" for number, port in enumerate(ports, 1))
+        own = f"ansible_host: 127.0.0.1, ansible_ssh_extra_args: '{reads}'{more}"
+        self.world = World(folder / "rack", f"gpu_nodes:\n  vars: {{{own}}}\n  hosts:\n{hosts}")
+
+    def run(self, **options: Any) -> dict[str, Any]:
+        return self.world.run("host_keys", **{"known_hosts": str(self.known_hosts), "confirmed": True, **options})
+
+    def fails(self, **options: Any) -> str:
+        with pytest.raises(AnsibleActionFail) as failed:
+            self.run(**options)
+        return str(failed.value)
+
+
+@pytest.fixture
+def lab(servers: list[Server], tmp_path: Path) -> Lab:
+    return Lab(tmp_path, [server.port for server in servers])
+
+
+@pytest.fixture
+def displayed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    found: list[str] = []
+    monkeypatch.setattr(Display, "display", lambda _self, text, *_args, **_more: found.append(text))
+    return found
+
+
+def test_new_keys_are_pinned_and_a_second_run_changes_nothing(
+    lab: Lab, servers: list[Server], displayed: list[str]
+) -> None:
+    lines = [HEADER, *pinned(servers)]
+    check = lab.run(check=True)
+    assert not lab.known_hosts.exists()
+    first = lab.run()
+    assert lab.known_hosts.read_text().splitlines() == lines
+    assert lab.known_hosts.stat().st_mode & 0o777 == 0o644
+    path = str(lab.known_hosts)
+    diff = {"before": "", "after": "".join(f"{line}\n" for line in lines), "before_header": path, "after_header": path}
+    for found in (check, first):
+        assert (found["changed"], found["diff"]) == (True, diff)
+        assert found["nodes"] == [
+            {
+                "node": f"node{number}",
+                "address": f"127.0.0.1:{server.port}",
+                "type": "ecdsa-sha2-nistp256",
+                "fingerprint": server.shown.fingerprint,
+                "state": "new",
+                "why": "",
+            }
+            for number, server in enumerate(servers, 1)
+        ]
+    again = lab.run()
+    assert (again["changed"], [node["state"] for node in again["nodes"]]) == (False, ["known"] * 2)
+    assert "diff" not in again
+    assert lab.known_hosts.read_text().splitlines() == lines
+    assert all(server.shown.fingerprint in displayed[0] for server in servers)
+
+
+def test_nothing_is_pinned_that_nobody_has_confirmed(
+    lab: Lab, servers: list[Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def answers(answer: bytes) -> None:
+        def prompt(_display: Display, text: str) -> bytes:
+            asked.append(text)
+            return answer
+
+        monkeypatch.setattr(Display, "prompt_until", prompt)
+
+    answers(b"no\n")
+    again = f"When the keys are confirmed, type: {TRUST} -e trust_confirmed=true"
+    assert lab.fails(confirmed=False) == f"Nothing was pinned. {again}"
+    assert asked[0].endswith(" [yes/no]")
+    assert not lab.known_hosts.exists()
+    answers(b" YES\n")
+    assert lab.run(confirmed=False)["changed"] is True
+    assert lab.known_hosts.read_text().splitlines() == [HEADER, *pinned(servers)]
+    lab.run(confirmed=False)
+    assert len(asked) == 2, "what is known is not asked"
+
+
+def test_where_nobody_can_be_asked_the_command_is_shown(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, "CLIARGS", ImmutableDict(ask_pass=True))
+    lab.world.vars["trust_copy_key"] = "yes"
+    said = lab.fails(confirmed=False)
+    assert said.startswith("Nothing was pinned. ")
+    assert said.endswith(f"When all is right, type: {TRUST} -e trust_confirmed=true -e trust_copy_key=true --ask-pass")
+
+
+def test_another_key_than_the_known_one_is_refused_until_it_is_to_be_replaced(lab: Lab, servers: list[Server]) -> None:
+    old = servers[0].line("node1").replace(servers[0].key.get_base64(), paramiko.ECDSAKey.generate().get_base64())
+    lab.known_hosts.write_text(f"# mine\n{old}\n")
+    found = lab.run()
+    assert found["failed"] is True
+    assert found["msg"].startswith("node1: ")
+    assert f"{TRUST} -e trust_replace=node1" in found["msg"]
+    assert lab.known_hosts.read_text() == f"# mine\n{old}\n{servers[1].line('node2')}\n"
+    assert "trust_replace=node1" in lab.fails(confirmed=False, replace=["node1"])
+    assert lab.run(replace=["node1"])["changed"] is True
+    assert sorted(lab.known_hosts.read_text().splitlines()) == sorted(["# mine", *pinned(servers)])
+    assert lab.fails(replace=["node9"]) == "trust_replace names node9, which is not in gpu_nodes."
+
+
+def test_a_node_that_does_not_answer_is_named(tmp_path: Path, servers: list[Server]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        closed: int = taken.getsockname()[1]
+    found = Lab(tmp_path / "some", [servers[0].port, closed]).run()
+    assert found["warnings"] == [f"node2 did not answer: run {TRUST} again when it does."]
+    assert found["nodes"][1]["why"] == "connection refused"
+    none = Lab(tmp_path / "none", [closed]).run()
+    assert (none["failed"], none["msg"]) == (True, "No node answered:\nnode1: connection refused")
+
+
+def test_a_key_that_the_inventory_has_is_the_one_that_counts(tmp_path: Path, servers: list[Server]) -> None:
+    good = Lab(tmp_path / "good", [servers[0].port], f", cluster_host_key: '{servers[0].shown.fingerprint}'")
+    assert good.run(confirmed=False)["nodes"][0]["state"] == "matches the inventory"
+    bad = Lab(tmp_path / "bad", [servers[0].port], f", cluster_host_key: '{servers[1].shown.fingerprint}'")
+    assert bad.run()["nodes"][0]["state"] == "does NOT match the inventory"
+    assert not bad.known_hosts.exists()
+
+
+def test_a_node_without_ssh_is_not_asked(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, [22], ", ansible_connection: local")
+    assert lab.run()["nodes"] == [
+        {
+            "node": "node1",
+            "address": "local",
+            "type": "",
+            "fingerprint": "",
+            "state": "the controller itself: no ssh",
+            "why": "",
+        }
+    ]
+
+
+def test_a_key_is_shown_through_the_command_that_carries_the_connection(servers: list[Server], tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    relay = f'python3 -c \'import socket,sys,os;s=socket.create_connection(("127.0.0.1",{servers[0].port}));'
+    relay += 'import threading;threading.Thread(target=lambda:[os.write(1,b) for b in iter(lambda:s.recv(9999),b"")],'
+    relay += 'daemon=True).start();[s.sendall(b) for b in iter(lambda:os.read(0,9999),b"")]\''
+    config.write_text(f"Host far\n  ProxyCommand {relay}\nHost near\n  ProxyCommand echo no way >&2; false\n")
+    end = where_it_ends(Road("far", "far", ("-F", str(config))), str(tmp_path / "known_hosts"))
+    assert end.through[:2] == ("/bin/sh", "-c")
+    assert first_contact.show_key(end, ["ecdsa-sha2-nistp256"]) == servers[0].shown
+    near = where_it_ends(Road("near", "near", ("-F", str(config))), str(tmp_path / "known_hosts"))
+    with pytest.raises(first_contact.NoKeyError, match=r"^through /bin/sh \.\.\. exec echo no way >&2; false: no way$"):
+        first_contact.show_key(near, ["ecdsa-sha2-nistp256"])
+
+
+def test_what_is_no_ssh_server_says_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        end = End("127.0.0.1", listener.getsockname()[1])
+
+        def answer() -> None:
+            listener.accept()[0].close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(first_contact.NoKeyError, match=r"^something answers, but not as an ssh server$"):
+            first_contact.show_key(end, ["ssh-ed25519"])
+        thread.join()
+    with pytest.raises(first_contact.NoKeyError, match=r"^nowhere\.invalid cannot be resolved "):
+        first_contact.show_key(End("nowhere.invalid"), ["ssh-ed25519"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "through"),
+    [
+        ({}, (), ()),
+        (
+            {"proxyjump": "ada@gate:2222"},
+            ("-p", "22", "-F", "/cfg"),
+            "ssh -F /cfg -o BatchMode=yes -o StrictHostKeyChecking=yes -l ada -p 2222 -W node1:22 gate",
+        ),
+        (
+            {"proxyjump": "one,[::1]:23"},
+            ("-F/cfg",),
+            "ssh -F/cfg -o BatchMode=yes -o StrictHostKeyChecking=yes -J one -p 23 -W node1:22 ::1",
+        ),
+        ({"proxycommand": "nc %h %p %r %%", "user": "bob"}, (), ("/bin/sh", "-c", "exec nc node1 22 bob %")),
+    ],
+)
+def test_what_carries_a_connection(settings: dict[str, str], arguments: tuple[str, ...], through: Any) -> None:
+    found = first_contact.through(settings, arguments, "node1", 22)
+    assert found == (tuple(through.split()) if isinstance(through, str) else through)
+
+
+def test_what_others_are_told_of_a_way(tmp_path: Path) -> None:
+    key, revoked, of_gate = (paramiko.ECDSAKey.generate() for _ in range(3))
+    config, known_hosts = tmp_path / "config", tmp_path / "known_hosts"
+    of = "ecdsa-sha2-nistp256"
+    known_hosts.write_text(
+        f"10.0.0.9 {of} {key.get_base64()}\n10.0.0.9 {of} {revoked.get_base64()}\n"
+        f"@revoked 10.0.0.9 {of} {revoked.get_base64()}\n[10.0.0.1]:2222 {of} {of_gate.get_base64()}\n"
+    )
+    config.write_text(
+        "Host node1\n  HostName 10.0.0.9\n  ProxyJump boss@gate:2222\nHost gate\n  HostName 10.0.0.1\n"
+        f"Host *\n  UserKnownHostsFile {known_hosts}\n  GlobalKnownHostsFile /dev/null\n"
+    )
+    found = shared(Road("node1", "node1", ("-F", str(config))), {"gpus": 8}, str(known_hosts))
+    assert (found.name, found.host, found.port, found.values, found.error) == ("node1", "10.0.0.9", 22, {"gpus": 8}, "")
+    assert found.keys == (Key(of, key.get_base64()),)
+    (hop,) = found.hops
+    assert (hop.host, hop.port, hop.keys) == ("10.0.0.1", 2222, (Key(of, of_gate.get_base64()),))
+    assert "boss" not in repr(found)
+    here = shared(Road("node2", "local", None), {}, "")
+    assert here.error == ("it is reached by the connection local, which nobody else has: give it an address for ssh")
+    broken = shared(Road("node3", "node3", ("-o", "NoOption=1")), {}, "")
+    assert broken.error.startswith("ssh does not take its arguments: ")

@@ -1,0 +1,226 @@
+"""A guarded change, with a node that answers as the program guard does: what it is asked, and what people are told."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster_controller.network import guard
+from muster_controller.network.guard import PATIENCE, Command, Guard, GuardError
+from muster_controller.playbook.node_error import NodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Answers = dict[str, list[dict[str, Any] | NodeError]]
+
+LOST = NodeError("no route to host", reachable=False)
+DONE = {"undone": True, "failed": []}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Node:
+    """Answers each verb with what is listed for it, and with the last of it again. asked: the verbs and payloads."""
+
+    def __init__(self, answers: Answers) -> None:
+        self.answers = answers
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.fresh = 0
+
+    def python(self, arguments: str, text: bytes, *, privileged: bool) -> tuple[int, str, str]:
+        assert privileged
+        size, _, rest = text.partition(b"\n")
+        verb, payload = arguments.rpartition(" ")[2], json.loads(rest[int(size) :])
+        assert payload.pop("what") == "firewall"
+        self.asked.append((verb, payload))
+        listed = self.answers[verb]
+        answer = listed.pop(0) if len(listed) > 1 else listed[0]
+        if isinstance(answer, NodeError):
+            raise answer
+        return 0, json.dumps(answer), ""
+
+    @property
+    def verbs(self) -> list[str]:
+        return [verb for verb, _ in self.asked]
+
+
+@pytest.fixture
+def guarded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Node, Guard]]:
+    """A node that arms, confirms and undoes unless a test says otherwise; seconds pass at once."""
+    clock = Clock()
+    monkeypatch.setattr(guard, "time", clock)
+
+    def make(**answers: Any) -> tuple[Node, Guard]:
+        node = Node({"arm": [{"armed": True}], "confirm": [{"confirmed": True}], "undo": [DONE], **answers})
+
+        def connect(_action: object, host: str, task_vars: object, *, fresh: bool = False) -> Node:
+            assert (host, task_vars) == ("node1", {})
+            node.fresh += fresh
+            return node
+
+        monkeypatch.setattr(guard, "connect", connect)
+        action: Any = None
+        return node, Guard(action, "node1", {}, "firewall", 30)
+
+    return make
+
+
+def fails(guard: Guard, apply: Callable[[], object] = lambda: None, **more: Any) -> GuardError:
+    with pytest.raises(GuardError) as failed:
+        guard.change(apply=apply, fix="Look at the rules.", **more)
+    return failed.value
+
+
+def test_a_change_that_is_confirmed_by_a_new_connection_stays(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+    node, guard = guarded()
+    applied: list[str] = []
+    guard.change(
+        files=["/etc/x"],
+        texts={"rules": "flush"},
+        undo=[Command(["nft", "-f", "-"], "rules"), Command(("reload",))],
+        apply=lambda: applied.append(node.verbs[-1]),
+    )
+    (_, armed), (_, confirmed) = node.asked
+    assert armed == {
+        "id": armed["id"],
+        "seconds": 30,
+        "files": ["/etc/x"],
+        "texts": {"rules": "flush"},
+        "commands": [{"argv": ["nft", "-f", "-"], "text": "rules"}, {"argv": ["reload"], "text": ""}],
+    }
+    assert confirmed == {"id": armed["id"]}
+    assert (node.verbs, applied, node.fresh) == (["arm", "confirm"], ["arm"], 1)
+
+
+def test_a_change_without_files_or_texts_is_one(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+    node, guard = guarded()
+    guard.change(apply=lambda: None)
+    assert {name: node.asked[0][1][name] for name in ("files", "texts", "commands")} == {
+        "files": [],
+        "texts": {},
+        "commands": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [({"armed": False}, "another run is changing it"), ({"armed": False, "error": "no systemd"}, "no systemd")],
+)
+def test_what_cannot_be_armed_is_not_applied(
+    guarded: Callable[..., tuple[Node, Guard]], answer: dict[str, Any], why: str
+) -> None:
+    node, guard = guarded(arm=[answer])
+    applied: list[str] = []
+    failed = fails(guard, lambda: applied.append("x"))
+    assert (str(failed), failed.undone) == (f"node1: the firewall was left as it is: {why}.", True)
+    assert (node.verbs, applied) == (["arm"], [])
+
+
+def test_a_connection_that_comes_late_confirms_as_well(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+    node, guard = guarded(confirm=[LOST, LOST, {"confirmed": True}])
+    guard.change(apply=lambda: None)
+    assert (node.verbs, node.fresh) == (["arm", "confirm", "confirm", "confirm"], 3)
+
+
+def test_what_nobody_can_confirm_is_waited_for_until_it_is_undone(
+    guarded: Callable[..., tuple[Node, Guard]],
+) -> None:
+    armed = {"armed": True, "id": "", "failed": []}
+    node, guard = guarded(confirm=[LOST], state=[LOST, {"armed": False, "id": None, "failed": []}, armed])
+    failed = fails(guard)
+    assert str(failed) == (
+        "node1: the change of the firewall was undone, because a new connection could not be made while it was in"
+        " force (no route to host). The node answers and is as it was before. Look at the rules."
+    )
+    assert failed.undone is True
+    # Tried once a second until 12 seconds before the timer.
+    assert node.verbs == ["arm", *["confirm"] * 19, "state", "state"]
+
+
+def test_a_confirmation_that_comes_too_late_is_none(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+    _, guard = guarded(confirm=[{"confirmed": False}], state=[{"armed": False, "id": None, "failed": []}])
+    assert "in force (it came after the 30 seconds that were given)" in str(fails(guard))
+
+
+def test_a_change_that_fails_is_undone_at_once(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+    node, guard = guarded(state=[{"armed": True, "id": "of another run", "failed": []}])
+
+    def apply() -> None:
+        raise NodeError("nft: syntax error", reachable=True)
+
+    failed = fails(guard, apply)
+    assert str(failed) == (
+        "node1: the change of the firewall was undone, because the change failed on the node (nft: syntax error). The"
+        " node answers and is as it was before. Look at the rules."
+    )
+    assert failed.undone is True
+    assert node.verbs == ["arm", "undo", "state"]
+
+
+def test_whoever_interrupts_has_it_undone(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+    node, guard = guarded(undo=[LOST])  # then the timer does it
+
+    def apply() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        guard.change(apply=apply)
+    assert node.verbs == ["arm", "undo"]
+
+
+def test_what_could_not_be_undone_is_said(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+    _, guard = guarded(confirm=[LOST], state=[{"armed": True, "id": "x", "failed": ["nft ended with code 1"]}])
+    failed = fails(guard)
+    assert str(failed) == (
+        "node1: the change of the firewall was to be undone, because a new connection could not be made while it was in"
+        " force (no route to host); the node answers, but: nft ended with code 1. What was before lies in"
+        " /var/lib/muster/guard/firewall on the node."
+    )
+    assert failed.undone is False
+
+
+def test_a_node_that_does_not_come_back_is_for_its_console(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+    node, guard = guarded(confirm=[LOST], state=[LOST])
+    failed = fails(guard)
+    assert str(failed) == (
+        "node1: the node was to undo the change of the firewall itself after 30 seconds, because a new connection could"
+        " not be made while it was in force (no route to host), and does not answer (no route to host). Restart it at"
+        " its console: that puts back what was before, from /var/lib/muster/guard/firewall."
+    )
+    assert failed.undone is False
+    assert node.verbs.count("state") == 30 + PATIENCE - 19
+
+
+def test_a_change_of_an_interrupted_run_is_undone_first(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+    for answer, undone in ((DONE, True), ({"undone": False, "failed": []}, False)):
+        node, guard = guarded(undo=[answer])
+        assert guard.settle() is undone
+        assert (node.asked, node.fresh) == ([("undo", {})], 0)
+    _, guard = guarded(undo=[{"undone": True, "failed": ["/etc/x: read-only", "nft: gone"]}])
+    with pytest.raises(GuardError) as failed:
+        guard.settle()
+    assert str(failed.value) == (
+        "node1: an earlier change of the firewall was never confirmed, and undoing it failed: /etc/x: read-only; nft:"
+        " gone. What was before lies in /var/lib/muster/guard/firewall on the node."
+    )
+    assert failed.value.undone is False
+
+
+def test_it_can_be_taken_back_for_another_reason(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+    node, guard = guarded(state=[{"armed": False, "id": None, "failed": []}])
+    change = guard.begin(apply=lambda: None)
+    with pytest.raises(GuardError, match=r"was undone, because packets were lost\. The node answers "):
+        guard.take_back(change, "packets were lost")
+    assert node.verbs == ["arm", "undo", "state"]

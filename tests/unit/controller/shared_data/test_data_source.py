@@ -1,0 +1,67 @@
+"""What a node has listed is judged before anything of it is used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster_controller.shared_data.data_source import Listed, SourceError, from_node, measured
+from muster_node.distribution import manifest
+from muster_node.distribution.manifest import File
+from muster_node.tools.transfer import encode
+
+A, B = (File(name, executable=False, size=1, sha256=name * 64) for name in "ab")
+
+
+def listed(files: list[Any], links: list[Any]) -> Listed:
+    return from_node(encode([[list(file) for file in files], links]))
+
+
+def test_what_a_node_has_listed_is_taken_as_it_is() -> None:
+    assert listed([A, B], [["c", "a"]]) == Listed([A, B], [("c", "a")])
+    assert listed([], [["c", "d"]]) == Listed([], [("c", "d")])
+
+
+@pytest.mark.parametrize(
+    ("files", "links", "why"),
+    [
+        ([B, A], [], "it is not in its order"),
+        ([A], [["c", "../../etc/shadow"]], "a link leads elsewhere"),
+        ([A], [["../c", "a"]], "a link leads elsewhere"),
+        ([], [], "there is no file in it"),
+    ],
+)
+def test_what_is_no_list_is_refused(files: list[Any], links: list[Any], why: str) -> None:
+    with pytest.raises(SourceError) as refused:
+        listed(files, links)
+    assert refused.value.problems == [f"its list is of no use: {why}"]
+
+
+def test_what_is_no_text_of_ours_is_refused() -> None:
+    with pytest.raises(SourceError) as refused:
+        from_node("no list")
+    assert refused.value.problems[0].startswith("its list is of no use: ")
+
+
+def test_a_list_of_many_files_is_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "MOST_FILES", 1)
+    assert listed([A, B], []).files == [A, B]
+
+
+@pytest.mark.parametrize(
+    ("data", "problems"),
+    [
+        ({"bytes": 1, "files": 1, "more": 0}, ["its answer is of no use"]),
+        ({"bytes": "1", "files": 1, "more": 0, "problems": []}, ["its answer is of no use"]),
+        ({"bytes": 0, "files": 0, "more": 0, "problems": []}, []),
+        ({"bytes": 0, "files": 0, "more": 2, "problems": ["x: a pipe"]}, ["/data: x: a pipe", "and 2 more"]),
+    ],
+)
+def test_what_a_node_has_measured(data: dict[str, Any], problems: list[str]) -> None:
+    if not problems:
+        assert measured("/data", data) == 0
+        return
+    with pytest.raises(SourceError) as refused:
+        measured("/data", data)
+    assert refused.value.problems == problems

@@ -1,0 +1,337 @@
+"""The steps of an upgrade as its playbook takes them, with nodes at which nobody works unless a test says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible import context
+from ansible.errors import AnsibleActionFail
+from ansible.module_utils.common.collections import ImmutableDict
+
+from acting import World
+from muster_controller.nodes.asking import Said
+from muster_controller.upgrade import kernels, upgrading
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+HOSTS = """
+gpu_nodes:
+  vars:
+    ansible_connection: local
+    cluster_torch_version: "2.8.0"
+    pytorch_root: /nonexistent
+  hosts:
+    node1:
+    node2:
+    node3:
+"""
+NAMES = ("node1", "node2", "node3")
+AGAIN = "ansible-playbook playbooks/upgrade.yml -e torch_version=2.9.1."
+ENV = "2.8.0-cpu-py3.12-1f0c2a7b"
+OLD = "2.7.1-cpu-py3.12-1f0c2a7b"
+
+
+class Upgrade:
+    def __init__(self, folder: Path) -> None:
+        self.world = World(folder / "rack", HOSTS)
+        self.look: dict[str, Any] = {}
+        self.plan: dict[str, Any] = {}
+        self.gets: dict[str, Any] = {}
+
+    def step(self, step: str, **options: Any) -> dict[str, Any]:
+        handed_on = {"look": self.look, "plan": self.plan, "torch_looks": "torch", "looks": "node", "gets": self.gets}
+        found = self.world.run("upgrade", step=step, **{**handed_on, **options})
+        assert found.pop("changed") is False
+        return found
+
+    def fails(self, step: str, **options: Any) -> str:
+        with pytest.raises(AnsibleActionFail) as failed:
+            self.step(step, **options)
+        return str(failed.value)
+
+    def planned(self, **options: Any) -> dict[str, Any]:
+        """Every node is to get 2.9.1."""
+        self.look = self.step("look", torch_version="2.9.1", **options)
+        for name in NAMES:
+            built = {"build": "2.9.1-cpu-py3.12-00000000", "switch": True, "reasons": ["torch is another one"]}
+            self.world.registered(name, "torch", {"plan": built})
+        self.plan = self.step("plan")
+        return self.plan
+
+    def turn(self, number: int) -> dict[str, Any]:
+        self.world.vars["ansible_play_batch"] = self.plan["batches"][number]
+        return self.step("turn")
+
+    def good(self, number: int) -> None:
+        launches = self.step("trials")["launches"]
+        for name in self.plan["batches"][number]:
+            self.world.registered(name, "__upgrade_good", self.step("good"))
+        self.world.registered(self.plan["batches"][number][0], "__upgrade_trials", {"launches": launches})
+
+
+def idle(link: str = "", *others: str, why: str = "") -> Said:
+    return Said({"why": why, "link": f"envs/{link}" if link else "", "environments": [*others], "processes": []})
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Said]]:
+    """What each node says when it is asked, one time after the other."""
+    found = {name: [idle()] for name in NAMES}
+
+    def ask(_action: object, _program: object, _verb: str, payloads: Mapping[str, Any], *_seconds: float) -> Any:
+        return {name: found[name].pop(0) if len(found[name]) > 1 else found[name][0] for name in payloads}
+
+    for module in (upgrading, kernels):
+        monkeypatch.setattr(module, "ask_nodes", ask)
+    return found
+
+
+@pytest.fixture
+def upgrade(tmp_path: Path, answers: object, monkeypatch: pytest.MonkeyPatch) -> Upgrade:
+    monkeypatch.setattr(context, "CLIARGS", ImmutableDict(inventory=[str(tmp_path / "rack")]))
+    return Upgrade(tmp_path)
+
+
+def test_nodes_change_one_batch_after_the_other_and_then_the_inventory(upgrade: Upgrade) -> None:
+    plan = upgrade.planned()
+    assert upgrade.look["silent"] == {}
+    assert upgrade.look["busy"] == {"node1": [], "node2": [], "node3": []}
+    assert (plan["batches"], plan["sizes"]) == ([["node3"], ["node1"], ["node2"]], [1, 1, 1])
+    assert plan["order"] == ["node3", "node1", "node2"]
+    assert plan["msg"].splitlines()[0] == "changes  node1, node2, node3: PyTorch none -> 2.9.1"
+    for number, launches in enumerate([[["node3"]], [["node1", "node3"]], [["node2", "node1"]]]):
+        assert upgrade.turn(number) == {"go": plan["batches"][number], "left": {}, "red": ""}
+        assert sorted(map(sorted, upgrade.step("trials")["launches"])) == sorted(map(sorted, launches))
+        upgrade.good(number)
+    rest = upgrade.step("rest")
+    assert rest["launches"] == [["node1", "node2", "node3"]]
+    assert rest["state"] == {"done": ["node1", "node2", "node3"], "red": {}, "left": {}, "untouched": [], "silent": {}}
+
+    before = (upgrade.world.folder / "hosts.yml").read_text()
+    with_check = upgrade.world.run(
+        "upgrade", check=True, step="end", look=upgrade.look, plan=upgrade.plan, torch_looks="torch"
+    )
+    assert with_check["changed"] is True
+    assert (upgrade.world.folder / "hosts.yml").read_text() == before
+    written = upgrade.world.run("upgrade", step="end", look=upgrade.look, plan=upgrade.plan, torch_looks="torch")
+    assert written["changed"] is True
+    assert (upgrade.world.folder / "hosts.yml").read_text() == before.replace("2.8.0", "2.9.1")
+
+
+def test_a_launch_of_all_that_was_good_is_not_made_again(upgrade: Upgrade) -> None:
+    upgrade.planned()
+    for number in range(3):
+        upgrade.turn(number)
+        upgrade.good(number)
+    upgrade.world.registered("node1", "__upgrade_trials", {"launches": [["node3", "node2", "node1"]]})
+    assert upgrade.step("rest")["launches"] == []
+    assert upgrade.step("rest", smoke="none")["launches"] == []
+    upgrade.world.registered("node1", "__upgrade_trials", {})
+    assert upgrade.step("rest", smoke="none")["launches"] == []
+    assert upgrade.step("trials", smoke="none")["launches"] == []
+
+
+def test_a_batch_that_is_not_good_ends_it(upgrade: Upgrade) -> None:
+    upgrade.planned()
+    upgrade.world.vars["inventory_hostname"] = "node3"
+    assert upgrade.step("red", why=" node3: its launch failed\n") == {"red": "its launch failed"}
+    upgrade.world.registered("node3", "__upgrade_red", {"red": "its launch failed"})
+    assert upgrade.turn(1) == {"go": [], "left": {}, "red": "its launch failed"}
+    state = upgrade.step("rest")
+    assert state["launches"] == []
+    assert state["state"]["untouched"] == ["node1", "node2"]
+    assert upgrade.fails("end") == (
+        "node3: its launch failed.\n"
+        "The upgrade ends here: node1, node2 are as before, and the inventory too.\n"
+        "To go back, in seconds: ansible-playbook playbooks/upgrade.yml -e rollback=true.\n"
+        f"To try again: {AGAIN}"
+    )
+
+
+def test_a_node_that_was_lost_is_red_with_its_batch(upgrade: Upgrade) -> None:
+    upgrade.planned()
+    assert upgrade.turn(1)["red"] == "it was lost while it changed"
+    assert upgrade.step("rest")["state"]["red"] == {"node3": "it was lost while it changed"}
+
+
+def test_what_fails_once_all_have_it_is_named(upgrade: Upgrade) -> None:
+    upgrade.planned()
+    for number in range(3):
+        upgrade.turn(number)
+        upgrade.good(number)
+    assert upgrade.fails("end", why="the last launch failed").startswith(
+        "node1, node2, node3: the last launch failed.\nThe upgrade ends here"
+    )
+
+
+def test_a_node_at_which_somebody_works_is_left_for_later(
+    upgrade: Upgrade, answers: dict[str, list[Said]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upgrading, "AGAIN", 0.01)
+    upgrade.planned()
+    answers["node3"] = [idle(why="a process could not be looked at")]
+    assert upgrade.turn(0) == {
+        "go": [],
+        "left": {"node3": "a process could not be looked at"},
+        "red": "",
+        "msg": "node3 is left for later: a process could not be looked at.",
+    }
+    upgrade.world.registered("node3", "__upgrade_turn", upgrade.step("turn"))
+    assert upgrade.turn(1)["go"] == ["node1"]
+    for number in (1, 2):
+        upgrade.turn(number)
+        upgrade.good(number)
+    assert upgrade.step("rest")["state"]["left"] == {"node3": "a process could not be looked at"}
+    assert upgrade.step("rest")["launches"] == []
+    assert upgrade.fails("end") == (
+        "node3 is left for later: a process could not be looked at.\nnode1, node2 have it. The inventory stays as it"
+        f" was until all have it. Type this again then: {AGAIN}"
+    )
+
+
+def test_it_is_waited_for_as_long_as_was_asked_for(
+    upgrade: Upgrade, answers: dict[str, list[Said]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upgrading, "AGAIN", 0.01)
+    upgrade.planned(wait=60)
+    answers["node3"] = [idle(why="somebody works"), idle(why="somebody works"), idle()]
+    assert upgrade.turn(0)["go"] == ["node3"]
+    # One that does not answer is not waited for: nobody knows whether it ever will.
+    answers["node3"] = [Said(error="no route to host"), idle()]
+    assert upgrade.turn(0)["left"] == {"node3": "no route to host"}
+
+
+def test_going_back_takes_what_lies_there(upgrade: Upgrade, answers: dict[str, list[Said]]) -> None:
+    answers.update({name: [idle(ENV, ENV, OLD)] for name in NAMES})
+    upgrade.look = upgrade.step("look", rollback=True)
+    assert (upgrade.look["torch"], upgrade.look["request"]["rollback"]) == ("2.7.1", True)
+    assert upgrade.look["releases"] == dict.fromkeys(NAMES, "2.8.0")
+    for name in ("node1", "node2"):
+        upgrade.world.registered(name, "torch", {"plan": {"build": "", "switch": True, "reasons": []}})
+    upgrade.world.registered("node3", "torch", {"plan": {"build": OLD, "switch": True, "reasons": []}})
+    assert upgrade.fails("plan") == (
+        "node3: its kept environment with PyTorch 2.7.1 is not what the inventory asks for. Without rollback=true,"
+        " -e torch_version=2.7.1 builds it."
+    )
+    upgrade.world.registered("node3", "torch", {"plan": {"build": "", "switch": False, "reasons": []}})
+    upgrade.plan = upgrade.step("plan")
+    assert upgrade.plan["order"] == ["node1", "node2"]
+    assert upgrade.plan["proved"] == ["node3"]
+    upgrade.turn(0)
+    assert upgrade.step("trials")["launches"] == []
+
+
+def test_where_nothing_lies_nothing_is_gone_back_to(upgrade: Upgrade, answers: dict[str, list[Said]]) -> None:
+    answers.update({name: [Said(error="no route to host")] for name in NAMES})
+    assert upgrade.fails("look", rollback=True) == (
+        "Nothing can be gone back to. No node answers, so nothing is known of what could be gone back to."
+    )
+
+
+def test_what_cannot_be_asked_for_is_said_before_any_node_is_asked(upgrade: Upgrade) -> None:
+    said = upgrade.fails("look", torch_version="new", kernel="all", batch=-1)
+    assert said.splitlines()[0] == (
+        "kernel is all. What can be asked for is -e kernel=security, the newest security fixes."
+    )
+    assert "torch_version and kernel are several upgrades." in said
+    assert "batch is -1, and cannot be below 0." in said
+    assert said.splitlines()[-1].startswith("torch_version: 'new' is not an exact version.")
+
+
+def test_a_node_that_cannot_be_looked_at_is_left_out(upgrade: Upgrade, answers: dict[str, list[Said]]) -> None:
+    answers["node2"] = [Said(error="no route to host")]
+    upgrade.world.vars["ansible_play_hosts_all"] = ["node1", "node2"]
+    upgrade.look = upgrade.step("look", torch_version="2.9.1")
+    assert upgrade.look["silent"] == {"node2": "no route to host", "node3": "--limit leaves it out"}
+    upgrade.world.registered("node1", "torch", {"failed": True, "msg": "node1: its disk is full"})
+    upgrade.plan = upgrade.step("plan")
+    assert upgrade.plan["batches"] == []
+    assert upgrade.plan["sizes"] == [1]
+    assert upgrade.plan["silent"] == {**upgrade.look["silent"], "node1": "its disk is full"}
+
+
+# ---------------------------------------------------------------- kernels
+
+STACK = {
+    "running": "6.8.0-90-generic",
+    "bootable": ["6.8.0-90-generic"],
+    "kernels": {},
+    "loaded": "580.95.05",
+}
+FIX = {
+    "before": "6.8.0-89-generic",
+    "start": "6.8.0-90-generic",
+    "reboot": True,
+    "words": [],
+    "installs": {},
+    "stays": [],
+    "back": ["sudo grub-reboot 1"],
+    "refusals": [],
+}
+
+
+NOT_THERE = "is none of those in /boot, where there is none, as in a container"
+
+
+def node_look(**stack: Any) -> dict[str, Any]:
+    return {"facts": {"stack": {**STACK, **stack}}}
+
+
+def with_fix(upgrade: Upgrade) -> None:
+    look = {"request": {"torch": "", "kernel": "security"}, "kind": "kernel", "silent": {}, "busy": {}, "releases": {}}
+    upgrade.look = look
+    gets = {"nodes": {"node1": FIX}, "loaded": {"node1": "580.95.05"}, "silent": {}}
+    upgrade.plan = {"gets": gets, "batches": [["node1"]], "proved": [], "silent": {}, "nodes": []}
+
+
+def test_a_node_is_started_when_it_would_come_up_as_it_was(upgrade: Upgrade) -> None:
+    with_fix(upgrade)
+    upgrade.world.registered("node1", "node", node_look())
+    assert upgrade.step("ready") == {}
+    assert upgrade.step("started") == {}
+    upgrade.world.registered("node1", "node", node_look(bootable=["6.8.0-90-generic", "6.8.0-91-generic"]))
+    assert upgrade.fails("ready") == (
+        "node1 is not started anew: its newest kernel is 6.8.0-91-generic and not 6.8.0-90-generic"
+    )
+    upgrade.world.registered("node1", "node", node_look(loaded=""))
+    assert upgrade.fails("started") == (
+        "node1: it runs 6.8.0-90-generic, and its driver is not loaded, which was 580.95.05 before"
+    )
+
+
+def test_a_red_node_is_told_how_its_old_kernel_is_started(upgrade: Upgrade) -> None:
+    with_fix(upgrade)
+    assert "sudo grub-reboot 1" in upgrade.fails("end")
+
+
+def test_who_can_be_asked_for_fixes_and_who_not(upgrade: Upgrade, answers: dict[str, list[Said]]) -> None:
+    upgrade.look = {"request": {"torch": "", "kernel": "security"}, "silent": {}}
+    answers.update(
+        node1=[
+            Said({**dict.fromkeys(("packages", "files", "policy", "menu", "machine", "version"), ""), "boot_free": 1})
+        ],
+        node2=[Said({"packages": ""})],
+    )
+    upgrade.world.registered("node1", "node", node_look(bootable=[]))
+    upgrade.world.registered("node2", "node", node_look())
+    found = upgrade.step("kernels")
+    assert found["nodes"]["node1"]["refusals"] == (f"node1: the kernel that it runs, 6.8.0-90-generic, {NOT_THERE}",)
+    assert list(found["nodes"]) == ["node1"]
+    assert found["loaded"] == {"node1": "580.95.05"}
+    assert found["silent"] == {
+        "node2": "what it says of its kernels is of no use",
+        "node3": "it could not be looked at",
+    }
+
+
+@pytest.mark.parametrize("data", [None, {"code": "0", "out": "", "err": ""}, {"code": 0, "out": 1, "err": ""}])
+def test_what_apt_did_not_say_is_no_answer(data: Any) -> None:
+    assert kernels._answer(data).errors == ("what it says of its kernels is of no use",)
+
+
+def test_what_apt_says_of_an_unknown_package_is_an_error() -> None:
+    said = {"code": 100, "out": "", "err": "E: Unable to locate package linux-image-generic\n"}
+    assert kernels._answer(said).errors == ("Unable to locate package linux-image-generic",)

@@ -1,0 +1,178 @@
+"""Which mutant was caught by what: with a toy project, whose script/test is pytest, and with runs as they may end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mutations.attribution import NOT_ENDED, Failure, Outcome, Result, attribute
+from mutations.mutant import Change, Mutant, mutant
+from mutations.records import Records, table
+from mutations.suite import ScriptTest, read_failures
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).parents[3]
+SOURCE = b"ONE = 1\nTWO = 2\nTHREE = 3\nFOUR = 4\n"
+TESTS = """
+import toy
+
+def test_one():
+    assert toy.ONE == 1
+
+def test_two():
+    assert toy.TWO == 2
+
+def test_both():
+    assert (toy.ONE, toy.TWO) == (1, 2)
+
+def test_four():
+    while toy.FOUR != 4:
+        pass
+"""
+BOTH, FIRST, SECOND, FOURTH = (f"tests/unit/test_toy.py::test_{name}" for name in ("both", "one", "two", "four"))
+
+
+def change_of(text: bytes, new: str, source: bytes = SOURCE) -> Mutant:
+    start = source.index(text)
+    change = Change("constant", start, start + len(text), text.decode(), new)
+    return mutant("plugins/toy.py", f"room/{text.decode()}", source, change)
+
+
+ONE, TWO, THREE = (change_of(text, "9") for text in (b"1", b"2", b"3"))
+NO_IMPORT = change_of(b"FOUR = 4", "raise ImportError")
+FOR_EVER = change_of(b"4", "5")
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> ScriptTest:
+    """A project with this script/test, whose unit stage is all it has."""
+    for name, text in {
+        "script/test": (ROOT / "script/test").read_text().replace("processes=(", "processes=(-p no:xdist) unused=("),
+        "plugins/toy.py": SOURCE.decode(),
+        "tests/unit/test_toy.py": TESTS,
+        "pyproject.toml": '[tool.pytest.ini_options]\npythonpath = ["plugins"]\n',
+        "ansible.cfg": "",
+    }.items():
+        (tmp_path / "project" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "project" / name).write_text(text)
+    (tmp_path / "project/script/test").chmod(0o755)
+    (tmp_path / "project/.venv").symlink_to(ROOT / ".venv")
+    return ScriptTest(tmp_path / "project", "unit", 60)
+
+
+def test_each_mutant_is_caught_by_its_own_test(toy: ScriptTest) -> None:
+    assert toy([], None) == Outcome()
+    assert {failure.test for failure in toy([ONE, TWO, THREE], None).failures} == {BOTH, FIRST, SECOND}
+    found = {result.mutant: result.caught_by for result in attribute([ONE, TWO, THREE], toy)}
+    assert found[ONE] in {BOTH, FIRST}
+    assert found[TWO] in {BOTH, SECOND}
+    assert found[THREE] == ""
+    assert (toy.checkout / "plugins/toy.py").read_bytes() == SOURCE
+
+
+def test_one_that_breaks_every_import_does_not_hide_the_others(toy: ScriptTest) -> None:
+    assert toy([NO_IMPORT], None).failures == [Failure("unit", "tests/unit/test_toy.py")]
+    assert attribute([ONE, NO_IMPORT, THREE], toy) == [
+        Result(ONE, FIRST),
+        Result(NO_IMPORT, "tests/unit/test_toy.py"),
+        Result(THREE, ""),
+    ]
+
+
+def test_one_that_never_ends_is_ended_with_all_that_it_started(toy: ScriptTest) -> None:
+    toy.limit = 5
+    assert attribute([FOR_EVER], toy) == [Result(FOR_EVER, NOT_ENDED)]
+    mine = [path for path in Path("/proc").glob("[0-9]*/cwd") if is_link_to(path, toy.checkout)]
+    assert mine == []
+
+
+def is_link_to(path: Path, target: Path) -> bool:
+    try:
+        return path.readlink() == target
+    except OSError:
+        return False
+
+
+class Ends:
+    """Stands in for a suite. ends: how it does, by the mutants that are in it."""
+
+    def __init__(self, ends: dict[frozenset[Mutant], Outcome]) -> None:
+        self.ends = ends
+        self.asked: list[tuple[int, bool]] = []
+
+    def __call__(self, mutants: Sequence[Mutant], only: Sequence[Failure] | None) -> Outcome:
+        self.asked.append((len(mutants), only is not None))
+        return self.ends.get(frozenset(mutants), Outcome())
+
+
+def test_a_group_that_fails_nothing_has_survived_after_one_run() -> None:
+    suite = Ends({})
+    assert attribute([ONE, TWO, THREE], suite) == [Result(ONE, ""), Result(TWO, ""), Result(THREE, "")]
+    assert suite.asked == [(3, False)]
+
+
+def test_what_fails_with_no_mutant_alone_has_caught_nothing() -> None:
+    suite = Ends({frozenset([ONE, TWO]): Outcome([Failure("unit", FIRST)])})
+    assert attribute([ONE, TWO], suite) == [Result(ONE, ""), Result(TWO, "")]
+    assert suite.asked == [(2, False), (0, True), (1, True), (1, True)]
+
+
+def test_what_fails_without_a_mutant_counts_for_none() -> None:
+    always = Outcome([Failure("unit", FIRST)])
+    suite = Ends({frozenset(mutants): always for mutants in ([], [ONE], [TWO], [ONE, TWO])})
+    assert attribute([ONE, TWO], suite) == [Result(ONE, ""), Result(TWO, "")]
+    assert suite.asked == [(2, False), (0, True)]
+
+
+def test_a_group_that_does_not_end_is_run_one_by_one() -> None:
+    late = Outcome(in_time=False)
+    suite = Ends({frozenset([ONE, TWO, THREE]): late, frozenset([TWO]): late})
+    assert attribute([ONE, TWO, THREE], suite) == [Result(ONE, ""), Result(TWO, NOT_ENDED), Result(THREE, "")]
+
+
+def test_a_stage_that_could_not_go_on_hides_tests_and_the_linters_do_not() -> None:
+    broken, linted = Failure("molecule"), Failure("lint")
+    group = frozenset([ONE, TWO])
+    later = Outcome([Failure("integration", "t.py::test_x")])
+    suite = Ends({group: Outcome([broken]), frozenset([ONE]): Outcome([broken]), frozenset([TWO]): Outcome()})
+    assert attribute([ONE, TWO], suite) == [Result(ONE, "stage molecule"), Result(TWO, "")]
+    assert suite.asked[-1] == (1, False)
+    suite = Ends({group: Outcome([linted, *later.failures]), frozenset([ONE]): Outcome([linted, *later.failures])})
+    assert attribute([ONE, TWO], suite) == [Result(ONE, "t.py::test_x"), Result(TWO, "")]
+    assert suite.asked[-1] == (1, True)
+
+
+def test_what_script_test_writes_is_read() -> None:
+    text = 'unit tests/a.py::test_b[\\u00fc "x"]\nunit\nlint\n'.replace('"x"', '\\"x\\"')
+    assert read_failures(text) == [Failure("unit", 'tests/a.py::test_b[\xfc "x"]'), Failure("lint")]
+
+
+def test_what_was_evaluated_is_kept_and_counted(tmp_path: Path) -> None:
+    records = Records(tmp_path / "unit.jsonl")
+    records.keep([Result(ONE, FIRST), Result(TWO, "stage lint")])
+    records.keep([Result(THREE, "")])
+    again = Records(tmp_path / "unit.jsonl").caught_by
+    assert again == {ONE.key: FIRST, TWO.key: "stage lint", THREE.key: ""}
+    assert table([ONE, TWO, THREE, FOR_EVER], again) == (
+        f"1. plugins/toy.py:1  room/1, constant\n   caught by {FIRST}\n{shown(ONE)}\n\n"
+        f"2. plugins/toy.py:2  room/2, constant\n   caught by stage lint\n{shown(TWO)}\n\n"
+        f"3. plugins/toy.py:3  room/3, constant\n   SURVIVED\n{shown(THREE)}\n\n"
+        "caught 2 of 3, 1 of them by a stage without a failed test\n"
+    )
+
+
+def shown(one: Mutant) -> str:
+    return "\n".join(f"   {line}" for line in one.diff.splitlines())
+
+
+def test_the_command_lists_what_it_would_run() -> None:
+    argv = [str(ROOT / ".venv/bin/python"), "-m", "mutations", "--seed", "3", "--count", "2", "--list"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.count("\n@@ ") == 2

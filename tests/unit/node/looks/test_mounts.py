@@ -1,0 +1,49 @@
+"""Mounted folders of this machine, and one that is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible.module_utils.muster_node.looks import mounts
+from ansible.module_utils.muster_node.shared_data.mounted import Mounted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def test_a_requested_mount_is_told_from_a_folder_and_from_nothing(tmp_path: Path) -> None:
+    found = mounts.look([{"path": "/proc"}, {"path": str(tmp_path)}, {"path": f"{tmp_path}/gone"}, {"path": "/proc"}])
+    assert found["why"] == ""
+    proc = found["folders"].pop("/proc")
+    assert (proc["why"], proc["late"], proc["source"], proc["type"]) == ("", False, "proc", "proc")
+    assert "rw" in proc["options"].split(",")
+    nothing = {"late": False, "source": "", "type": "", "options": ""}
+    assert {name: found["folders"][name] for name in (str(tmp_path), f"{tmp_path}/gone")} == {
+        str(tmp_path): {"why": "", **nothing},
+        f"{tmp_path}/gone": {"why": "No such file or directory", **nothing},
+    }
+
+
+def test_the_last_mount_on_a_path_is_shown_and_those_of_other_machines_are_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share, other = str(tmp_path), f"{tmp_path}/other"
+    listed = [
+        Mounted(share, "server:/old", "nfs", "ro"),
+        Mounted(share, "server:/new", "nfs4", "rw"),
+        Mounted(share, "systemd-1", "autofs", "rw"),
+        Mounted(other, "server:/other", "cifs", "rw"),
+        Mounted("/", "/dev/sda1", "ext4", "rw"),
+    ]
+    monkeypatch.setattr(mounts, "mounted", lambda: listed)
+    found = mounts.look([{"path": share}])["folders"]
+    assert list(found) == [share, other]
+    assert (found[share]["source"], found[share]["type"], found[share]["options"]) == ("server:/new", "nfs4", "rw")
+    assert found[other]["why"] == "No such file or directory"
+
+
+def test_where_mounts_cannot_be_listed_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mounts, "mounted", list)
+    assert mounts.look([{"path": "/proc"}]) == {"why": "what is mounted cannot be listed", "folders": {}}

@@ -1,0 +1,98 @@
+"""What a step reports that has made an environment, with a folder and a pip of cardboard."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.module_utils.muster.pytorch.plan import Observed, Plan
+from ansible.module_utils.muster.pytorch.request import make_request
+from ansible.module_utils.muster_node.pytorch.manager import Manager
+from ansible.module_utils.muster_node.tools.result import RefusedError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+LOCK = 7
+
+
+class Folder:
+    """Stands in for the folder of environments. done: what was done to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.root, self.envs, self.link = path, path / "envs", path / "current"
+        self.look_as = SimpleNamespace(name="nobody")
+        self.done: list[str] = []
+
+    def remove(self, name: str) -> None:
+        self.done.append(f"remove {name}")
+
+    def build(self) -> dict[str, list[str]]:
+        self.done.append("build")
+        return {"came_from": ["index"]}
+
+    def switch(self, name: str) -> None:
+        self.done.append(f"switch to {name}")
+
+    def in_use(self) -> set[str]:
+        return {"old"}
+
+    def look(self, _path: Path, _how: str) -> dict[str, Any]:
+        return {"error": "No module named torch"}
+
+
+def manager(folder: Folder, plan: Plan, **params: Any) -> Manager:
+    made = Manager.__new__(Manager)
+    parts: Any = made
+    parts.root, parts.forgotten = folder, SimpleNamespace(names=[], remove=lambda: None)
+    parts.params = {"node": "node1", "switch": "always", "keep_wheels": False, "lock": "", **params}
+    parts.request = make_request(torch_version="2.13.0", variant="cpu", gpus=0, packages=[], python="3.12")
+    parts.choice = SimpleNamespace(section=None)
+    parts._plan = lambda: (Observed(current="old"), plan)
+    parts._alone = Alone
+    parts._build = lambda _plan, _lock: folder.build()
+    return made
+
+
+class Alone:
+    def __enter__(self) -> int:
+        return LOCK
+
+    def __exit__(self, *_exc: object) -> None:
+        """The lock is free."""
+
+
+@pytest.mark.parametrize(
+    ("plan", "done", "changed"),
+    [
+        (Plan("new", build=True), ["build"], True),
+        (Plan("new", discard=("broken",)), ["remove broken"], True),
+        (Plan("new", discard=("broken",), build=True), ["remove broken", "build"], True),
+        (Plan("new", switch=True), [], False),
+    ],
+)
+def test_an_environment_that_cannot_be_used_is_not_switched_to_and_was_made_all_the_same(
+    tmp_path: Path, plan: Plan, done: list[str], *, changed: bool
+) -> None:
+    folder = Folder(tmp_path)
+    with pytest.raises(RefusedError, match=r"^PyTorch cannot be used: No module named torch\. ") as refused:
+        manager(folder, plan).provide()
+    assert (refused.value.more["changed"], folder.done) == (changed, done)
+    assert [finding["id"] for finding in refused.value.more["findings"]] == ["torch.import"]
+
+
+@pytest.mark.parametrize(
+    ("switch", "done"), [("always", ["switch to new", "remove older"]), ("never", []), ("idle", None)]
+)
+def test_when_the_link_goes_to_what_is_new(tmp_path: Path, switch: str, done: list[str] | None) -> None:
+    folder = Folder(tmp_path)
+    plan = Plan("new", switch=True, retire=("older",))
+    made = manager(folder, plan, switch=switch)
+    if done is None:
+        with pytest.raises(RefusedError, match=r"^a process uses old, so .*/current still leads there\. Wait for it"):
+            made._switch(plan, Observed(current="old"))
+    else:
+        made._switch(plan, Observed(current="old"))
+    assert folder.done == (done or [])
