@@ -44,6 +44,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("turn", turns, indirect=True, scope="module", ids=[f"turn{turn}" for turn in turns])
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What starts from bare machines comes first, and then what looks at the nodes as that leaves them."""
+    order = ("test_pipeline.py", "test_network.py")
+    items.sort(key=lambda item: order.index(item.path.name) if item.path.name in order else len(order))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if config.getoption("--count") > 1:
         terminalreporter.section("races")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from machines import Machine
 
 PAYLOAD = ROOT / "tests/integration/payloads/steps.py"
+LIGHT_PAYLOAD = ROOT / "tests/integration/payloads/light_steps.py"
 PORT = 29500
 # Times are bounded by the promise: noticed within 3 s (a silent node is spoken of after 5 s, and given up at 9 s), and
 # clean 10 s later. The bounds leave room for two busy cores, and more where others need them too; see Drill.was_quick.
@@ -122,6 +123,7 @@ class Drill:
     # Whose own launch it is; without a name it is an administrator's.
     user: str = ""
     playbook: str = "playbooks/launch.yml"
+    payload: Path = PAYLOAD
     thread: threading.Thread | None = None
     process: subprocess.Popen[bytes] | None = None
     # A file on a node: until it is there, the ranks go on in step, and nothing of the launch changes.
@@ -178,7 +180,7 @@ class Drill:
 
     def request(self, *arguments: str) -> dict[str, Any]:
         return {
-            "launch_script_src": str(PAYLOAD),
+            "launch_script_src": str(self.payload),
             "launch_args": [f"--until={self.gate}", *arguments],
             "cluster_nproc_per_node": 2,
             "cluster_launch_nodes": ["node1", "node2"],

@@ -217,6 +217,7 @@ def test_a_launch_typed_by_hand_that_hangs(
     assert {"0", "1"} <= ranks_typed()  # it goes on
 
 
+@pytest.mark.pipeline
 @pytest.mark.parametrize("typed_by_hand", ["raise"], indirect=True)
 def test_a_folder_of_logs_that_muster_did_not_make(
     typed_by_hand: Drill, nodes: list[Machine], logs: Path, by_hand: Callable[..., Result]

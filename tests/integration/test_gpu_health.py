@@ -103,13 +103,16 @@ def shown(node: Machine, command: str) -> str:
     return node.inside("sh", "-c", command, check=False).stdout
 
 
+@pytest.mark.pipeline_gpu
 def test_healthy_gpus_are_not_spoken_of(nodes: list[Machine], said: Callable[[], dict[str, set[str]]]) -> None:
     for node in nodes:
         assert shown(node, "nvidia-smi -L | grep -c H100") == "8\n"
     assert said() == {"node1": set(), "node2": set()}
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault", [pytest.param(one, marks=pytest.mark.pipeline_gpu if one == "a GPU is lost" else ()) for one in FAULTS]
+)
 def test_a_fault_is_named_on_its_node(
     fault: str, nodes: list[Machine], said: Callable[[], dict[str, set[str]]]
 ) -> None:

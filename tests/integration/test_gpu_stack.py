@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from machines import Machine
 
 
+pytestmark = pytest.mark.pipeline_gpu
+
+
 @pytest.fixture(scope="module")
 def driver(request: pytest.FixtureRequest) -> str:
     return str(request.config.getoption("--driver"))

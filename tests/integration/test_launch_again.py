@@ -123,6 +123,7 @@ def test_a_head_node_that_freezes_ends_a_detached_launch_on_the_others(
     assert "the head node node1 has not been heard of for 20 s" in said_on(nodes[1], detached)["error"]
 
 
+@pytest.mark.pipeline
 def test_a_unit_that_is_stopped_on_one_node_ends_a_detached_launch_by_its_name(
     detached: Drill, nodes: tuple[Machine, Machine], play: Play
 ) -> None:

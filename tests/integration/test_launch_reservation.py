@@ -111,6 +111,7 @@ def in_the_same_instant(launches: Callable[..., Drill], nodes: tuple[Machine, Ma
     finish(winner, nodes)
 
 
+@pytest.mark.pipeline
 def test_a_seat_that_is_held_refuses_a_launch_by_name(launches: Any, nodes: tuple[Machine, Machine]) -> None:
     nodes[1].inside("sh", "-ec", f"mkdir -p {SEATS}; touch {SEATS}/cpu")
     code = f"import fcntl, sys; f = open('{SEATS}/cpu'); fcntl.flock(f, 2); print('held', flush=True); sys.stdin.read()"

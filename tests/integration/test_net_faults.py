@@ -95,6 +95,7 @@ def test_a_healthy_network_has_no_finding_ten_times_in_a_row(network: Network) -
             assert abs(link["offset_ms"]) < 100
 
 
+@pytest.mark.pipeline
 def test_a_dropped_master_port_stops_a_launch_on_the_head_node(network: Network) -> None:
     with net_faults.shut(network.node1, network.node2, PORT, str(PORT), "drop", refused=False):
         assert network.found(net_throughput=False) == {"fail net.master_port.dropped node1"}
@@ -111,17 +112,20 @@ def test_a_prohibited_port_is_no_missing_route(network: Network) -> None:
         assert network.found(net_throughput=False) == {"fail net.master_port.prohibited node1"}
 
 
+@pytest.mark.pipeline
 def test_closed_ephemeral_ports(network: Network) -> None:
     match = "32768-60999 ct state new"
     with net_faults.shut(network.node3, network.node1, EPHEMERAL, match, "drop", refused=False):
         assert network.found(net_throughput=False) == {"fail net.ephemeral_ports.dropped node3"}
 
 
+@pytest.mark.pipeline
 def test_one_direction_of_one_link(network: Network) -> None:
     with net_faults.one_way(network.node2, network.node1):
         assert network.found(net_throughput=False) == {"fail net.peer.dropped node2 node1"}
 
 
+@pytest.mark.pipeline
 def test_a_black_hole(network: Network) -> None:
     with net_faults.black_hole(network.node2, [network.node1, network.node3], 1237):
         probed = network.probe(extravars={"net_throughput": False})
@@ -131,11 +135,13 @@ def test_a_black_hole(network: Network) -> None:
     assert sizes["node2", "node1"] == sizes["node1", "node3"] == 1500
 
 
+@pytest.mark.pipeline
 def test_losses(network: Network) -> None:
     with net_faults.loss(network.node2, [network.node1, network.node3], 12):
         assert network.found(net_throughput=False) == {"warn net.loss node2"}
 
 
+@pytest.mark.pipeline
 def test_a_slow_link(network: Network) -> None:
     with net_faults.slow(network.node3, "100mbit"):
         probed = network.probe()
@@ -145,6 +151,7 @@ def test_a_slow_link(network: Network) -> None:
     assert rates["node1", "node3"] > 3 * rates["node3", "node1"]
 
 
+@pytest.mark.pipeline
 def test_a_wrong_line_in_the_hosts_file(network: Network) -> None:
     with net_faults.hosts_line(network.node1, "node3", "192.0.2.3"):
         assert network.found(net_throughput=False) == {"warn net.name.wrong node1 node3"}
@@ -158,11 +165,13 @@ def test_a_name_that_leads_to_another_machine_as_well(network: Network) -> None:
     assert f"leads to {network.node3.address} and to 192.0.2.3" in finding["summary"]
 
 
+@pytest.mark.pipeline
 def test_a_dead_name_server_though_the_nodes_know_each_other(network: Network) -> None:
     with net_faults.dead_name_server(network.node2, "192.0.2.53"):
         assert network.found(net_throughput=False) == {"warn net.name.server node2"}
 
 
+@pytest.mark.pipeline
 def test_a_route_that_leads_astray_is_no_firewall(network: Network) -> None:
     with net_faults.led_astray(network.node1, network.node3):
         probed = network.probe(extravars={"net_throughput": False})
@@ -197,6 +206,7 @@ def test_an_address_on_two_nodes(network: Network) -> None:
     assert {one.split()[1] for one in found} <= {"net.address.duplicate", "net.address.wrong_host"}
 
 
+@pytest.mark.pipeline
 def test_an_address_that_nobody_has(network: Network) -> None:
     nobody = f"{network.node1.address.rpartition('.')[0]}.177"
     variables = {"cluster_address": f"{{{{ {nobody!r} if inventory_hostname == 'node2' else ansible_host }}}}"}
@@ -205,6 +215,7 @@ def test_an_address_that_nobody_has(network: Network) -> None:
     assert {one.split()[2] for one in found if one.startswith("fail")} == {"node2"}
 
 
+@pytest.mark.pipeline
 def test_a_clock_that_is_ahead(network: Network) -> None:
     with net_faults.wrong_clock(network.node2, 7.5) as python:
         interpreter = for_node("node2", python, "/usr/bin/python3")
@@ -214,6 +225,7 @@ def test_a_clock_that_is_ahead(network: Network) -> None:
     assert "7.5 s ahead" in finding["summary"]
 
 
+@pytest.mark.pipeline
 def test_a_foreign_process_on_the_port(network: Network) -> None:
     with listeners(network.node1, [PORT]):
         assert scan(network.node2, network.node1.address, PORT).open == [PORT]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from machines import Machine
 
+pytestmark = pytest.mark.pipeline
+
 SSH = 22
 MASTER_PORT = 29500
 # Where torch's store, Gloo and NCCL listen: the master port, and whatever the kernel hands out.

@@ -52,6 +52,7 @@ def begin(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Callable[.
             machine.inside("rm", "--force", drill.gate)
 
 
+@pytest.mark.pipeline
 def test_it_runs_as_whoever_logs_in_and_leaves_files_of_that_user_alone(
     begin: Callable[..., Drill], nodes: tuple[Machine, Machine]
 ) -> None:

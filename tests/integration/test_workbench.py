@@ -99,6 +99,7 @@ def by_the_line(result: Result, person: Person) -> list[str]:
     return [first, "-F", "none", "-i", str(person.key), *rest]
 
 
+@pytest.mark.pipeline
 def test_whoever_has_the_token_gets_in_and_nobody_else(
     nodes: list[Machine], persons: list[Person], notebook: Callable[..., Result]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -30,8 +31,7 @@ class ScriptTest:
     def __init__(self, checkout: Path, name: str, limit: float) -> None:
         self.checkout, self.name, self.limit = checkout, name, limit
         self.log = checkout.parent / f"{checkout.name}.log"
-        self.failed = checkout.parent / f"{checkout.name}.failed"
-        self.only = checkout.parent / f"{checkout.name}.only"
+        self.kept = checkout / "artifacts/tests"
 
     def __call__(self, mutants: Sequence[Mutant], only: Sequence[Failure] | None) -> Outcome:
         with ExitStack() as applied:
@@ -48,17 +48,15 @@ class ScriptTest:
             return found
 
     def run(self, argv: list[str], stage: str, tests: Sequence[str] = ()) -> Outcome:
-        env = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "MUSTER_TEST_ONLY"}}
-        env |= {
-            "ANSIBLE_CONFIG": str(self.checkout / "ansible.cfg"),
-            "MUSTER_TEST_READY": "yes",
-            "MUSTER_TEST_FAILED": str(self.failed),
-            "PYTEST_ADDOPTS": OPTIONS[self.name],
-        }
-        self.failed.write_text("")
+        """tests: those of the stage that failed before, to be run alone."""
+        shutil.rmtree(self.kept, ignore_errors=True)
         if tests:
-            self.only.write_text(json.dumps(dict.fromkeys(tests, True), indent=0))
-            env["MUSTER_TEST_ONLY"] = str(self.only)
+            asked = cache_of(self.kept, stage)
+            asked.parent.mkdir(parents=True)
+            asked.write_text(json.dumps(dict.fromkeys(tests, True)))
+            argv = [*argv, "--last-failed", "--last-failed-no-failures=none"]
+        env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        env |= {"ANSIBLE_CONFIG": str(self.checkout / "ansible.cfg"), "PYTEST_ADDOPTS": OPTIONS[self.name]}
         with self.log.open("ab") as log:
             child = subprocess.Popen(
                 argv,
@@ -72,10 +70,10 @@ class ScriptTest:
             try:
                 code = child.wait(self.limit)
             except subprocess.TimeoutExpired:
-                return Outcome(read_failures(self.failed.read_text()), in_time=False)
+                return Outcome(read_failures(self.kept), in_time=False)
             finally:
                 end(child)
-        failures = read_failures(self.failed.read_text())
+        failures = read_failures(self.kept)
         if code not in (0, 5) and not failures:  # 5: none of the tests is there
             failures = [Failure(stage)]
         return Outcome(failures)
@@ -93,14 +91,25 @@ def end(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-def read_failures(text: str) -> list[Failure]:
-    """Read what script/test writes: a stage, and a test as JSON has it, or nothing behind it."""
-    found: dict[Failure, None] = {}
-    for line in text.splitlines():
-        stage, _, test = line.partition(" ")
-        found[Failure(stage, json.loads(f'"{test}"'))] = None
-    named = {failure.stage for failure in found if failure.test}
-    return [failure for failure in found if failure.test or failure.stage not in named]
+def cache_of(kept: Path, stage: str) -> Path:
+    """Where pytest keeps the failed tests of a stage."""
+    return kept / f"{stage}.cache/v/cache/lastfailed"
+
+
+def read_failures(kept: Path) -> list[Failure]:
+    """Read what script/test keeps of its last run: each failed test, and each stage that failed without one."""
+    try:
+        outcomes = json.loads((kept / "results.json").read_text())
+    except FileNotFoundError:  # it was ended
+        outcomes = {path.name.removesuffix(".cache"): "" for path in kept.glob("*.cache")}
+    found = []
+    for stage, outcome in outcomes.items():
+        path = cache_of(kept, stage)
+        tests = list(json.loads(path.read_text())) if path.exists() else []
+        found += [Failure(stage, test) for test in tests]
+        if not tests and outcome not in ("", "passed", "not run"):
+            found.append(Failure(stage))
+    return found
 
 
 def by_stage(failures: Sequence[Failure]) -> Iterator[tuple[str, list[str]]]:

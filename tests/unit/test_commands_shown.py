@@ -24,6 +24,7 @@ from ansible.cli.playbook import PlaybookCLI
 from ansible.cli.vault import VaultCLI
 
 from muster.verdict import commands
+from runner.stage import read_stages
 from shown_commands import PAGES, PLACEHOLDERS, Shown, in_pages, of_readers, table
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ def check_pytest(words: list[str]) -> None:
 def check_script(words: list[str]) -> None:
     path = ROOT / words[0]
     assert path.is_file(), f"there is no {words[0]}"
-    text = path.read_text()
+    text = path.read_text() + " ".join(read_stages() if words[0] == "script/test" else ())
     if "-k" in words:
         check_pytest(words[(rest := words.index("-k")) :])
         words = words[:rest]

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import brought
-from drill import Drill
-from drill_ways import USER, WAYS
+import standin_torchrun
+from drill import LIGHT_PAYLOAD, Drill
+from drill_ways import LIGHT, USER, WAYS
 from launch_users import make_launch_user
 from paths import ROOT
 
@@ -42,10 +43,15 @@ def launch_user(node: Callable[[str], Machine]) -> None:
 @pytest.fixture
 def drill(request: pytest.FixtureRequest, tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Drill]:
     """A launch, in one of the ways of drill_ways.py."""
-    user, command = WAYS[request.param]
+    user, command = WAYS.get(request.param, ("", []))
     if user:
         request.getfixturevalue("launch_user")
     drill = Drill(tmp_path, user=user)
+    if request.param == LIGHT:
+        for machine in nodes:
+            standin_torchrun.put(machine)
+        drill.payload = LIGHT_PAYLOAD
+        drill.variables.update(cluster_torchrun=standin_torchrun.TORCHRUN)
     if command:
         for machine in nodes:
             brought.install(machine)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from drill import PORT, Drill, listening, only_failure, processes, wait_for_ssh
-from drill_ways import in_all_ways
+from drill_ways import LIGHT, in_all_ways
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def holder(nodes: tuple[Machine, Machine]) -> Iterator[subprocess.Popen[bytes]]:
         yield process
 
 
-@in_all_ways("administrators")
+@in_all_ways("administrators", pipeline=LIGHT)
 def test_port_taken(drill: Drill, nodes: tuple[Machine, Machine], holder: subprocess.Popen[bytes]) -> None:
     assert holder.poll() is None
     verdict = drill.begin().end()

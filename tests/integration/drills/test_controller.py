@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from drill import CLEAN, LEASE, PORT, Drill, hit, listening, processes, stop_family
-from drill_ways import in_all_ways
+from drill_ways import LIGHT, in_all_ways
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.moment
 
 
-@in_all_ways("administrators")
+@in_all_ways("administrators", pipeline=LIGHT)
 def test_ctrl_c(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     process = drill.begin_in_terminal()
     drill.in_step()
@@ -45,7 +45,7 @@ def test_kill_9_of_ansible_playbook(drill: Drill, nodes: tuple[Machine, Machine]
     table("kill -9 of ansible-playbook", drill, drill.verdict())
 
 
-@in_all_ways("administrators", "own")
+@in_all_ways("administrators", "own", pipeline=LIGHT)
 def test_the_whole_controller_is_gone(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     """Every process of ansible-playbook is killed at once: only the leases are left to end the launch."""
     process = drill.begin_in_terminal()

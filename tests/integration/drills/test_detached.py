@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from drill import LEASE, Drill, only_failure, processes
-from drill_ways import in_all_ways
+from drill_ways import LIGHT, in_all_ways
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def steps_on_the_node(drill: Drill, node: Machine) -> int:
     return drill.log_on(node, 1, "stdout").count("\n")
 
 
-@in_all_ways()
+@in_all_ways(pipeline=LIGHT)
 def test_a_detached_launch_is_ended_on_request(drill: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
     drill.variables.update(launch_detached=True, launch_time_limit=300)
     drill.begin().end()
@@ -61,7 +61,7 @@ def test_a_detached_launch_is_ended_on_request(drill: Drill, nodes: tuple[Machin
     drill.nothing_is_left(*nodes)
 
 
-@in_all_ways()
+@in_all_ways(pipeline=LIGHT)
 def test_a_time_limit_ends_a_launch(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     drill.variables["launch_time_limit"] = 25
     finding = only_failure(drill.begin().end())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from drill import CLEAN, SILENCE, Drill, processes, wait_for_ssh
-from drill_ways import USER, in_all_ways
+from drill_ways import LIGHT, USER, in_all_ways
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.moment
 
 
-@in_all_ways("administrators")
+@in_all_ways("administrators", pipeline=LIGHT)
 def test_a_node_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     agent = drill.agent("node2")

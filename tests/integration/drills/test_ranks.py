@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from drill import CLEAN, NOTICED, Drill, fields, hit, only_failure, processes
-from drill_ways import in_all_ways
+from drill_ways import LIGHT, in_all_ways
 
 if TYPE_CHECKING:
     from machines import Machine
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.moment
 
 
-@in_all_ways("administrators")
+@in_all_ways("administrators", pipeline=LIGHT)
 @pytest.mark.parametrize(
     "arguments", [(), pytest.param(("--record",), marks=pytest.mark.slow)], ids=["plain", "recorded"]
 )
@@ -37,7 +37,7 @@ def test_exception_on_one_rank(drill: Drill, nodes: tuple[Machine, Machine], tab
     table("exception on rank 3" + (" under @record" if arguments else ""), drill, verdict)
 
 
-@in_all_ways()
+@in_all_ways(pipeline=LIGHT)
 def test_the_same_error_on_every_rank(drill: Drill) -> None:
     drill.begin("--no-such-option")
     finding = only_failure(drill.end())
@@ -45,7 +45,7 @@ def test_the_same_error_on_every_rank(drill: Drill) -> None:
     assert "unrecognized arguments: --no-such-option" in finding["summary"]
 
 
-@in_all_ways("administrators")
+@in_all_ways("administrators", pipeline=LIGHT)
 def test_kill_9_of_a_rank(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     pid = drill.pid(2)
@@ -61,7 +61,7 @@ def test_kill_9_of_a_rank(drill: Drill, nodes: tuple[Machine, Machine], table: A
     table("kill -9 of rank 2", drill, verdict)
 
 
-@in_all_ways()
+@in_all_ways(pipeline="administrators")
 def test_a_stopped_rank_ends_a_launch_without_progress(
     drill: Drill, nodes: tuple[Machine, Machine], table: Any
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from drill import Drill, all_pids, processes, read_proc
-from drill_ways import in_all_ways
+from drill_ways import LIGHT, in_all_ways
 from paths import ARTIFACTS
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.moment
 
 
-@in_all_ways()
+@in_all_ways(pipeline=LIGHT)
 def test_a_sound_launch_ends_well_and_leaves_nothing(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     drill.begin("--steps=10")
     verdict = drill.end()

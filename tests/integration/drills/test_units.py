@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from drill import CLEAN, NOTICED, Drill, hit, only_failure, processes
-from drill_ways import in_all_ways
+from drill_ways import LIGHT, in_all_ways
 
 if TYPE_CHECKING:
     from machines import Machine
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.moment
 
 
-@in_all_ways("administrators")
+@in_all_ways("administrators", pipeline=LIGHT)
 def test_kill_9_of_the_agent(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     pid = drill.agent("node2")
@@ -32,7 +32,7 @@ def test_kill_9_of_the_agent(drill: Drill, nodes: tuple[Machine, Machine], table
     table("kill -9 of the torchrun agent", drill, verdict)
 
 
-@in_all_ways("administrators")
+@in_all_ways("administrators", pipeline=LIGHT)
 def test_kill_9_of_the_unit(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     agent = drill.agent("node1")

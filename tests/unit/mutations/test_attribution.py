@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from mutations.attribution import NOT_ENDED, Failure, Outcome, Result, attribute
 from mutations.mutant import Change, Mutant, mutant
 from mutations.records import Records, table
-from mutations.suite import ScriptTest, read_failures
+from mutations.suite import ScriptTest, cache_of, read_failures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +37,7 @@ def test_four():
     while toy.FOUR != 4:
         pass
 """
+UNIT = {"does": "all", "tier": "default", "seconds": 5, "nodes": False, "tests": ["-q", "tests/unit"]}
 BOTH, FIRST, SECOND, FOURTH = (f"tests/unit/test_toy.py::test_{name}" for name in ("both", "one", "two", "four"))
 
 
@@ -52,8 +55,12 @@ FOR_EVER = change_of(b"4", "5")
 @pytest.fixture
 def toy(tmp_path: Path) -> ScriptTest:
     """A project with this script/test, whose unit stage is all it has."""
+    runner = {f"tests/runner/{path.name}": path.read_text() for path in (ROOT / "tests/runner").glob("*.py")}
     for name, text in {
-        "script/test": (ROOT / "script/test").read_text().replace("processes=(", "processes=(-p no:xdist) unused=("),
+        **runner,
+        "tests/runner/stages.yml": yaml.safe_dump({"unit": UNIT}),
+        "script/test": (ROOT / "script/test").read_text(),
+        "script/setup": "#!/bin/sh\n",
         "plugins/toy.py": SOURCE.decode(),
         "tests/unit/test_toy.py": TESTS,
         "pyproject.toml": '[tool.pytest.ini_options]\npythonpath = ["plugins"]\n',
@@ -61,7 +68,8 @@ def toy(tmp_path: Path) -> ScriptTest:
     }.items():
         (tmp_path / "project" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "project" / name).write_text(text)
-    (tmp_path / "project/script/test").chmod(0o755)
+    for name in ("test", "setup"):
+        (tmp_path / "project/script" / name).chmod(0o755)
     (tmp_path / "project/.venv").symlink_to(ROOT / ".venv")
     return ScriptTest(tmp_path / "project", "unit", 60)
 
@@ -148,9 +156,13 @@ def test_a_stage_that_could_not_go_on_hides_tests_and_the_linters_do_not() -> No
     assert suite.asked[-1] == (1, True)
 
 
-def test_what_script_test_writes_is_read() -> None:
-    text = 'unit tests/a.py::test_b[\\u00fc "x"]\nunit\nlint\n'.replace('"x"', '\\"x\\"')
-    assert read_failures(text) == [Failure("unit", 'tests/a.py::test_b[\xfc "x"]'), Failure("lint")]
+def test_what_script_test_keeps_is_read(tmp_path: Path) -> None:
+    failed = {"unit": ['tests/a.py::test_b[\xfc "x"]'], "pipeline": []}
+    for stage, tests in failed.items():
+        cache_of(tmp_path, stage).parent.mkdir(parents=True)
+        cache_of(tmp_path, stage).write_text(json.dumps(dict.fromkeys(tests, True)))
+    (tmp_path / "results.json").write_text('{"unit": "FAILED", "lint": "FAILED", "pipeline": "passed"}')
+    assert read_failures(tmp_path) == [Failure("unit", 'tests/a.py::test_b[\xfc "x"]'), Failure("lint")]
 
 
 def test_what_was_evaluated_is_kept_and_counted(tmp_path: Path) -> None:

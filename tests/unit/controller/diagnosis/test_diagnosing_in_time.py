@@ -168,7 +168,7 @@ def test_512_ranks_on_64_nodes_are_decided_in_time() -> None:
 def test_what_nobody_looked_at_because_of_an_interrupt_says_so(clock: Clock) -> None:
     interrupted = False
     messages: Any = SlowNodes(clock, QUICK)
-    looks = Afterwards(plan(2), ["node1", "node2"], messages, lambda: interrupted, {})
+    looks = Afterwards(a_plan(2), ["node1", "node2"], messages, lambda: interrupted, {})
     probe: Any = SimpleNamespace(why={"node2": "it did not answer"})
     assert looks.unanswered(probe) == {"node2": "it did not answer"}
     interrupted = True

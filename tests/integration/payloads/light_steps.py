@@ -1,0 +1,79 @@
+"""The loop of steps.py without PyTorch: ranks go in step over sockets, and one fails as soon as a file exists."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+GROUP = 900  # the ranks meet on this many ports above MASTER_PORT
+LINE = 16
+
+
+def broken(fault: str) -> None:
+    if fault == "raise":
+        raise RuntimeError("sample 17 is broken")
+    if fault == "exit":
+        sys.exit(3)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    # Half an hour and more: a launch whose test was killed ends as well.
+    parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--until", type=Path, help="end well when a rank sees this file")
+    parser.add_argument("--fault", default="", help="of one rank, when it sees that file; nobody ends well then")
+    parser.add_argument("--rank", type=int, default=3)
+    options = parser.parse_args()
+    group = join(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+    for step in range(options.steps):
+        due = options.until is not None and options.until.exists()
+        if due and options.fault and int(os.environ["RANK"]) == options.rank:
+            broken(options.fault)
+        ends = total(group, int(due and not options.fault))
+        print(f"step {step}", flush=True)
+        if ends:
+            break
+        time.sleep(0.1)
+
+
+def join(rank: int, size: int) -> list[socket.socket]:
+    """Return the connections of the first rank to all others, or the one of another rank to the first."""
+    place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]) + GROUP)
+    if rank == 0:
+        server = socket.create_server(("", place[1]))
+        return [server.accept()[0] for _ in range(size - 1)]
+    while True:
+        try:
+            return [socket.create_connection(place)]
+        except OSError:
+            time.sleep(0.1)
+
+
+def total(group: list[socket.socket], mine: int) -> int:
+    """Add up a number of all ranks. Every rank waits for the others."""
+    if os.environ["RANK"] != "0":
+        send(group[0], mine)
+        return receive(group[0])
+    found = mine + sum(receive(one) for one in group)
+    for one in group:
+        send(one, found)
+    return found
+
+
+def send(peer: socket.socket, number: int) -> None:
+    peer.sendall(str(number).ljust(LINE).encode())
+
+
+def receive(peer: socket.socket) -> int:
+    text = peer.recv(LINE, socket.MSG_WAITALL)
+    if len(text) < LINE:
+        time.sleep(60)  # the rank that is gone has the fault, and torchrun ends this one
+    return int(text)
+
+
+if __name__ == "__main__":
+    main()

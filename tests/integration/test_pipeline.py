@@ -1,0 +1,101 @@
+"""The whole of site.yml on bare machines: to HEALTHY, again without changes, and repaired after damage and a kill."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from killable import Run
+from machines import NODES, find_machine
+from paths import ARTIFACTS, INVENTORY, ROOT
+from waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from machines import Machine, Play, Result
+
+pytestmark = pytest.mark.pipeline
+
+MUSTER = "test -e /opt/muster -o -e /var/lib/muster || id muster"
+BREAKS = yaml.safe_load((ROOT / "molecule/default/break.yml").read_text())[0]["vars"]["breaks"]
+REPAIR = ("site.yml", "--tags=baseline,network")
+# What only exists while a run changes a node: guards, files that are being written, modules.
+LEFT = (
+    "ls -A /var/lib/muster/guard 2>/dev/null; find /etc /home /root /usr/local /var/lib/muster -name '.*.new' -o"
+    " -name '.ansible_tmp*' -o -name '.new-*'; ps -eo args | grep -E '[A]nsiballZ|[g]uard.py' || true"
+)
+
+
+@pytest.fixture(scope="module")
+def bare(sandbox: None, play: Play) -> list[Machine]:
+    """Nodes without any trace of Muster: those that have one are replaced."""
+    machines = [find_machine(name) for name in NODES]
+    used = [machine for machine in machines if has_muster(machine)]
+    for machine in used:
+        machine.podman("rm", "--force", "--time=0")
+    if used:
+        assert play("playbooks/sandbox_up.yml").rc == 0
+    return [find_machine(name) for name in NODES]
+
+
+@pytest.fixture(scope="module")
+def first(bare: list[Machine], play: Play) -> Result:
+    """The run that finds bare machines."""
+    assert not any(has_muster(machine) for machine in bare)
+    return play("site.yml")
+
+
+def has_muster(machine: Machine) -> bool:
+    return machine.inside("sh", "-c", MUSTER, check=False).returncode == 0
+
+
+def launched_healthy() -> set[str]:
+    """Return the nodes of the newest run, whose verdict is healthy."""
+    latest = (ARTIFACTS / "latest").resolve()
+    assert json.loads((latest / "verdict.json").read_text())["status"] == "healthy"
+    return {path.name for path in (latest / "logs").iterdir()}
+
+
+def test_bare_machines_become_healthy(first: Result) -> None:
+    assert first.rc == 0, first.stdout
+    assert "HEALTHY" in first.stdout.splitlines()[-1]
+    assert launched_healthy() == set(NODES)
+
+
+def test_a_second_run_changes_nothing(first: Result, play: Play) -> None:
+    again = play("site.yml")
+    assert again.rc == 0, again.stdout
+    assert again.changed == []
+    assert "HEALTHY" in again.stdout.splitlines()[-1]
+
+
+def test_check_mode_finds_nothing_to_change(first: Result, play: Play) -> None:
+    checked = play("site.yml", check=True)
+    assert checked.rc == 0, checked.stdout
+    assert checked.changed == []
+
+
+def test_damage_is_repaired_although_the_first_repair_is_killed(first: Result, play: Play, tmp_path: Path) -> None:
+    """Each damage is proved first. The run is killed somewhere in the step network: any moment has to be one that the
+    next run can finish. What the nodes are like afterwards is what test_network.py sees from outside."""
+    for name, breaks in BREAKS.items():
+        for each in breaks:
+            find_machine(name).inside("sh", "-ec", each["does"])
+            assert find_machine(name).inside("sh", "-ec", each["proof"], check=False).returncode == 0, each["what"]
+    killed = Run(tmp_path, *REPAIR, inventory=INVENTORY)
+    until(lambda: "PLAY [Network" in killed.shown or killed.over_within(0), PATIENCE, "the step network begins")
+    assert killed.process.poll() is None, killed.shown
+    killed.kill()
+    repaired = play("site.yml", tags="baseline,network")
+    assert repaired.rc == 0, repaired.stdout
+    for name, breaks in BREAKS.items():
+        machine = find_machine(name)
+        for each in breaks:
+            assert machine.inside("sh", "-ec", each["proof"], check=False).returncode != 0, each["what"]
+        assert machine.inside("sh", "-c", LEFT).stdout == "", name
+        assert machine.inside("dpkg", "--audit").stdout == "", name
+    assert play("site.yml", tags="baseline,network").changed == []

@@ -1,0 +1,40 @@
+"""Which stage starts next, and which stages continuous integration has time for. No processes, no clocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from .stage import Stage
+
+# A stage starts only if this many times its recorded duration ends within the budget.
+SLACK = 1.5
+
+
+def take_next(waiting: Sequence[Stage], lane: int) -> Stage | None:
+    """Return the next stage for a lane.
+
+    The first lane has a sandbox and prefers stages with nodes. The others prefer stages without nodes, so that a
+    short run needs one sandbox only.
+    """
+    preferred = [stage for stage in waiting if stage.nodes == (lane == 0)]
+    return next(iter([*preferred, *waiting]), None)
+
+
+def rotated(stages: Sequence[Stage], turn: int) -> list[Stage]:
+    """Return the stages in their order, starting at the one whose turn it is. turn: any number, taken modulo."""
+    if not stages:
+        return []
+    first = turn % len(stages)
+    return [*stages[first:], *stages[:first]]
+
+
+def fits(stage: Stage, now: float, limit: float) -> bool:
+    """Return whether the stage is likely to end within the limit. now, limit: seconds since the run began."""
+    return now + SLACK * stage.seconds <= limit
+
+
+def fitting(stages: Iterable[Stage], now: Callable[[], float], limit: float) -> list[Stage]:
+    return [stage for stage in stages if fits(stage, now(), limit)]

@@ -1,0 +1,173 @@
+"""The stages of script/test: nothing is left out, what runs next, what there is time for, and the table at the end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner import results, work
+from runner.plan import fits, rotated, take_next
+from runner.results import Counts, Result
+from runner.stage import Stage, UnknownStageError, find_stage, make_stage, of_tier, read_stages
+from waiting import until
+
+ROOT = Path(__file__).parents[3]
+STAGES = read_stages()
+
+
+def a_stage(name: str = "one", *, seconds: int = 60, nodes: bool = False, argv: tuple[str, ...] = ("true",)) -> Stage:
+    return Stage(name, "something", "all", seconds, nodes, (argv,))
+
+
+def integration_files(stage: Stage) -> set[str]:
+    """Return the test files below tests/integration that a stage names."""
+    named = [ROOT / word for command in stage.commands for word in command if word.startswith("tests/integration/")]
+    folders = [path for path in named if path.is_dir()]
+    files = {path for path in named if path.suffix == ".py"}
+    files |= {path for folder in folders for path in folder.glob("test_*.py")}
+    return {path.relative_to(ROOT).as_posix() for path in files}
+
+
+def test_every_test_on_nodes_has_one_stage() -> None:
+    in_molecule = {f"tests/integration/test_{name}.py" for name in ("gpu_stack", "gpu_stack_reboots", "gpu_health")}
+    every = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/integration").glob("**/test_*.py")}
+    in_pipeline = {"tests/integration/test_pipeline.py"}
+    found: list[str] = []
+    for one in of_tier(STAGES, "all"):
+        assert integration_files(one) <= every, one.name
+        found += integration_files(one)
+    assert sorted(found) == sorted(every - in_molecule - in_pipeline)
+
+
+def test_no_stage_that_runs_regularly_takes_more_than_twelve_minutes() -> None:
+    slow = {one.name: one.seconds for one in of_tier(STAGES, "default", "all") if one.seconds > 720}
+    assert slow == {}
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ({"tier": "sometimes"}, "tier is 'sometimes', not one of default, all, long"),
+        ({"tests": []}, "no command"),
+        ({"mark": "slow"}, "unknown keys mark"),
+    ],
+)
+def test_a_wrong_entry_is_refused(entry: dict[str, Any], problem: str) -> None:
+    given = {"does": "something", "tier": "all", "seconds": 5, "tests": ["tests/unit"], **entry}
+    with pytest.raises(ValueError, match=f"^one: {problem}$"):
+        make_stage("one", given)
+
+
+def test_an_unknown_stage_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(UnknownStageError) as refused:
+        find_stage(STAGES, "firewal")
+    assert str(refused.value) == "script/test has no stage 'firewal'. Did you mean firewall?"
+    with pytest.raises(UnknownStageError) as refused:
+        find_stage(STAGES, "xyzzy")
+    assert str(refused.value) == "script/test has no stage 'xyzzy'. script/test stages lists them."
+
+
+def test_the_first_lane_takes_stages_with_nodes_first_and_the_other_those_without() -> None:
+    plain, nodes = a_stage("plain"), a_stage("nodes", nodes=True)
+    assert take_next([plain, nodes], 0) is nodes
+    assert take_next([nodes, plain], 1) is plain
+    assert take_next([nodes], 1) is nodes
+    assert take_next([plain], 0) is plain
+    assert take_next([], 0) is None
+
+
+def test_each_stage_is_first_in_turn() -> None:
+    stages = [a_stage(name) for name in "abc"]
+    assert ["".join(one.name for one in rotated(stages, turn)) for turn in range(4)] == ["abc", "bca", "cab", "abc"]
+    assert rotated([], 5) == []
+
+
+@pytest.mark.parametrize(("now", "expected"), [(0.0, True), (2100.0, True), (2100.1, False)])
+def test_a_stage_starts_only_if_one_and_a_half_times_its_seconds_are_left(now: float, expected: bool) -> None:
+    assert fits(a_stage(seconds=600), now, 3000.0) is expected
+
+
+def test_counts_of_a_report(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    assert results.read_counts(report) == Counts()
+    report.write_text('<testsuites><testsuite tests="9" failures="1" errors="1" skipped="2"/></testsuites>')
+    assert str(results.read_counts(report)) == "5 passed, 2 failed, 2 skipped"
+    report.write_text("<testsuites><test")
+    assert results.read_counts(report) == Counts()
+
+
+def test_the_table_says_how_to_run_a_failed_stage_alone() -> None:
+    shown = results.table(
+        [
+            Result(a_stage("lint"), "passed", 61.2),
+            Result(a_stage("unit"), "FAILED", 5.0, Counts(3, 1)),
+            Result(a_stage("pipeline"), "not run", why="containers need root"),
+        ]
+    )
+    assert shown.splitlines() == [
+        "stage            time  result",
+        "lint             1:01  passed",
+        "unit             0:05  FAILED (3 passed, 1 failed); run it alone: script/test unit",
+        "pipeline            -  not run: containers need root",
+    ]
+
+
+def test_seconds_of_the_last_time_here_count_before_recorded_ones(tmp_path: Path) -> None:
+    kept = tmp_path / "tests/seconds.json"
+    assert results.last_seconds(kept, a_stage()) == (60.0, "as recorded")
+    results.keep_seconds(kept, "one", 12.4)
+    assert results.last_seconds(kept, a_stage()) == (12.0, "last time here")
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(work, "KEPT", tmp_path)
+    monkeypatch.setattr(work, "ROOT", tmp_path)
+    monkeypatch.setattr(work, "TIMES", tmp_path / "seconds.json")
+    return tmp_path
+
+
+def test_stages_run_in_two_lanes_and_what_fails_is_shown(kept: Path) -> None:
+    shown: list[str] = []
+    run = work.Work(shown.append)
+    bad = a_stage("bad", argv=("sh", "-c", "echo before; echo '=== FAILURES ==='; echo broken; exit 4"))
+    left_out = run.run([a_stage("good"), bad, a_stage("late")], 2, lambda one: one.name != "late")
+    assert {one.stage.name: one.outcome for one in run.results} == {"good": "passed", "bad": "FAILED"}
+    assert [one.name for one in left_out] == ["late"]
+    assert "=== FAILURES ===\nbroken" in shown
+    assert "before" not in "".join(shown)
+
+
+def test_a_stage_that_is_stopped_leaves_no_process(kept: Path) -> None:
+    gate = kept / "begun"
+    program = f"echo $$ >{gate}.new; mv {gate}.new {gate}; sleep 300 & wait"
+    shown: list[str] = []
+    run = work.Work(shown.append)
+
+    def stop() -> None:
+        until(gate.exists, what="the stage runs")
+        run.stop()
+
+    threading.Thread(target=stop).start()
+    run.run([a_stage("long", argv=("sh", "-c", program)), a_stage("next")], 1)
+    assert [(one.stage.name, one.outcome) for one in run.results] == [("long", "stopped")]
+    group = gate.read_text().strip()
+    ps = ["ps", "-o", "stat=", "-g", group]
+    until(lambda: not subprocess.run(ps, check=False, capture_output=True).stdout, what="its group has ended")
+
+
+def test_a_stage_that_needs_containers_is_refused_where_there_are_none() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "runner", "--no-nodes", "containers need root", "pipeline"],
+        cwd=ROOT / "tests",
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 3
+    assert done.stderr == "pipeline needs containers, and containers need root.\n"
