@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DOCKER = [
     {"Config": "a.json", "RepoTags": ["ubuntu:24.04", "localhost/é:1"], "repotags": ["debian:12"], "Layers": ["b.tar"]}
 ]
-NAMED = {"org.opencontainers.image.ref.name": "docker.io/library/ubuntu:24.04"}
+NAMED = {"org.opencontainers.image.ref.name": "localhost/others:1"}
 DESCRIPTOR = {"mediaType": "application/x", "digest": "sha256:aa", "size": 7}
 OCI = {"schemaVersion": 2, "manifests": [{**DESCRIPTOR, "annotations": NAMED}], "annotations": NAMED}
 Files = list[tuple[str, Any]]
