@@ -204,7 +204,7 @@ def test_accounts_configuration_and_names_of_an_image_reach_nothing(drill: Drill
 
 def test_annotations_of_an_image_do_not_steer_the_runtime(drill: Drill, node: Machine, system: bytes) -> None:
     path, found = archive(drill, system, Hostile(names=(OTHERS,), annotations=ANNOTATIONS))
-    hook = '{"version": "1.0.0", "hook": {"path": "/bin/true"}, "when": {"always": true}, "stages": ["createRuntime"]}'
+    hook = '{"version": "1.0.0", "hook": {"path": "/bin/cat"}, "when": {"always": true}, "stages": ["createRuntime"]}'
     node.inside("sh", "-ec", f"mkdir -p {HOOKS}; printf '%s' '{hook}' >{HOOKS}/muster-test.json")
     try:
         plainly(node, path)

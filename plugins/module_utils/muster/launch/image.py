@@ -39,7 +39,7 @@ IMAGE = Check(
     "launch.image",
     seen="sandbox",
     reads="launch_image on each participant: whether the image is there, its id, and its Python and PyTorch",
-    fires="a node does not get it or has a different one, or it has no torch, too old a Python, or a device file (fail)",
+    fires="a node does not get it or has a different one; it has no torch, too old a Python, or a device file (fail)",
     fix="Fix that, then launch again: what has come stays",
 )
 FOLDERS = Check(
