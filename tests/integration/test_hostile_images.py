@@ -103,6 +103,7 @@ def drill(node: Machine, tmp_path: Path) -> Iterator[Drill]:
         "launch_command": ["python3", "{script}"],
         "cluster_launch_nodes": [NODE],
         "cluster_nproc_per_node": 1,
+        "launch_silence_timeout": 60,  # these tests are not about a busy machine
     }
     drill = Drill(tmp_path, given, gate=f"{SHOWN}/gate")
     yield drill
