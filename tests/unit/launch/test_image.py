@@ -6,6 +6,7 @@ the findings.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ FIT: dict[str, Any] = {
     "folders": {},
     "removed": [],
 }
-HAS: Any = {"python": [3, 12, 3], "torch": "2.13.0", "nccl": "2.29.3", "error": ""}
+HAS: Any = {"python": [3, 12, 3], "torch": "2.13.0", "nccl": "2.29.3", "error": "", "unsafe": ""}
 
 
 @cases(__file__, "image_problems")
@@ -61,11 +62,44 @@ def test_a_node_with_another_image_is_named() -> None:
         ({"torch": ""}, True, ["there is no torch in the image, for its python3"]),
         ({"python": [3, 9, 2]}, True, ["the image's Python is 3.9.2, and a launch needs 3.10 or newer"]),
         ({"error": "no such file"}, True, ["Python does not run in the image: no such file"]),
+        ({"unsafe": "it brings a device file"}, True, ["the image is not safe to run: it brings a device file"]),
     ],
 )
 def test_versions(seen: dict[str, Any], torch: bool, expected: list[str]) -> None:
     says: Any = {**HAS, **seen}
     assert [one.summary for one in image.judge_versions("node1", says, torch=torch)] == expected
+
+
+RIGHT = {"python": [3, 12, 3], "torch": "2.13.0+cu130", "nccl": ""}
+
+
+def read(text: str) -> Any:
+    return image.read_versions({"text": text, "error": "", "unsafe": ""})
+
+
+def test_versions_are_read_of_what_the_image_prints() -> None:
+    assert read(json.dumps(RIGHT)) == {**RIGHT, "error": "", "unsafe": ""}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "no JSON", "[]", "3", "[" * 400, json.dumps({"python": [3, 12, 3]})),
+        *(
+            json.dumps({**RIGHT, "torch": told})
+            for told in ("2.13\x1b[2J", "2.13\nREADY", "2.13 run this", "9" * 65, 2.13)
+        ),
+        *(json.dumps({**RIGHT, "nccl": told}) for told in (None, "2\n", ["2"])),
+        *(
+            json.dumps({**RIGHT, "python": told})
+            for told in ([], [3, 12], [3, 12, "3"], [3, 12, True], [3, 12, 10**9], 3)
+        ),
+    ],
+)
+def test_what_is_no_version_is_quoted_and_nothing_else(text: str) -> None:
+    found = read(text)
+    assert found["error"] == f"its Python says {text!r}"
+    assert (found["python"], found["torch"], found["nccl"]) == ([], "", "")
 
 
 def test_of_folders_within_each_other_the_outer_one_is_shown() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections import Counter
@@ -21,6 +22,7 @@ BY_DIGEST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,400}@sha256:[0-9a-f]{64}\
 # A mount is one word of podman's, in which a comma parts what belongs to it.
 FOLDER = re.compile(r"/[^,\"'\x00-\x1f\x7f]+\Z")
 PYTHON_WANTED = (3, 10)
+VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}\Z")
 PODMAN_FOR_GPUS = (4, 1)
 TORCHRUN = ["python3", "-m", "torch.distributed.run"]  # of the image, wherever it has its programs
 BASELINE = playbook("site.yml", tags="baseline")
@@ -37,7 +39,7 @@ IMAGE = Check(
     "launch.image",
     seen="sandbox",
     reads="launch_image on each participant: whether the image is there, its id, and its Python and PyTorch",
-    fires="a node does not get it, has another one than the others, or it has no torch or too old a Python (fail)",
+    fires="a node does not get it or has a different one; it has no torch, too old a Python, or a device file (fail)",
     fix="Fix that, then launch again: what has come stays",
 )
 FOLDERS = Check(
@@ -63,13 +65,24 @@ class ImageFacts(TypedDict):
     removed: list[str]
 
 
+class Tried(TypedDict):
+    """A run of the image's Python. text: the last line of its output, which the image controls. error: why it failed.
+    unsafe: why it was not run."""
+
+    text: str
+    error: str
+    unsafe: str
+
+
 class Versions(TypedDict):
-    """python: three numbers. torch: "" without one. nccl: "" where no package of its own says so."""
+    """python: three numbers. torch: "" without one. nccl: "" where no package of its own says so. error, unsafe: see
+    Tried."""
 
     python: list[int]
     torch: str
     nccl: str
     error: str
+    unsafe: str
 
 
 def is_archive(image: str) -> bool:
@@ -183,8 +196,28 @@ def differing(ids: Mapping[str, str]) -> list[Finding]:
     ]
 
 
+def read_versions(said: Tried) -> Versions:
+    """Return the versions in the output of the image's Python. Anything else in it becomes an error that quotes it."""
+    found: Versions = {"python": [], "torch": "", "nccl": "", "error": said["error"], "unsafe": said["unsafe"]}
+    if said["error"] or said["unsafe"]:
+        return found
+    try:
+        printed = json.loads(said["text"])
+        python, torch, nccl = printed["python"], printed["torch"], printed["nccl"]
+        right = all(type(part) is int and 0 <= part < 1000 for part in python) and len(python) == 3
+        right = right and all(VERSION.match(each) for each in (torch, nccl) if each != "")
+    except (ValueError, LookupError, TypeError, RecursionError):
+        right = False
+    if not right:
+        return {**found, "error": f"its Python says {said['text']!r}"}
+    return {**found, "python": python, "torch": torch, "nccl": nccl}
+
+
 def judge_versions(node: str, seen: Versions, *, torch: bool) -> list[Finding]:
     """torch: whether the launch needs PyTorch of the image; a command that somebody brings may not."""
+    if seen["unsafe"]:
+        fix = "Use an image without device files; podman provides /dev"
+        return [IMAGE.fail(node, f"the image is not safe to run: {seen['unsafe']}", fix=fix)]
     if seen["error"]:
         text = f"Python does not run in the image: {seen['error']}"
         return [IMAGE.fail(node, text, fix="Take an image with python3 in its PATH")]

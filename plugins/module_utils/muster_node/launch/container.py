@@ -12,38 +12,40 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from ..tools import files, process
+from ..tools import files, process, trust
 from ..tools.run import run
 from . import state
 
 if TYPE_CHECKING:
     import pwd
+    from collections.abc import Sequence
 
 Json = dict[str, Any]
 
 NAME = "muster-launch-{}"
 LABEL = "muster.launch"
 SECONDS = 60.0
-# podman takes a container without a control group of its own only where its processes have numbers of their own; here
-# they keep those of the node, by which ranks are known. A hook of this stage gets what the runtime will be told, and
-# says what it is told instead (oci-hooks(5)).
+# A precreate hook receives the runtime's configuration as podman computed it, the image's part included, and returns
+# the one that is used (oci-hooks(5)).
+# - User and groups are set by number. podman resolves --group-add=44 in the image's /etc/group, by name first: a line
+#   "44:x:6:" there selects group 6.
+# - Annotations are removed. podman 4.3 adds those of the image, and crun acts on some as root (run.oci.* in crun(1)).
+#   null clears them even if podman decodes the answer into the configuration that it has, where {} would not.
+# - Namespaces in "shared" are removed. podman accepts --cgroups=disabled only with a process namespace; a launch does
+#   without one, since its ranks are known by the node's process ids.
 EDIT = (
-    "import json, sys; spec = json.load(sys.stdin); linux = spec['linux']; "
-    "linux['namespaces'] = [each for each in linux['namespaces'] if each['type'] != 'pid']; json.dump(spec, sys.stdout)"
+    "import json, sys; spec, wanted = json.load(sys.stdin), json.loads(sys.argv[1]); linux = spec['linux']; "
+    "linux['namespaces'] = [each for each in linux['namespaces'] if each['type'] not in wanted['shared']]; "
+    "spec['process']['user'].update(wanted['user']); spec['annotations'] = None; json.dump(spec, sys.stdout)"
 )
 PYTHON = "/usr/bin/python3"
-HOOK = {
-    "version": "1.0.0",
-    "hook": {"path": PYTHON, "args": ["python3", "-I", "-S", "-c", EDIT]},
-    "when": {"always": True},
-    "stages": ["precreate"],
-}
 # The only runtime that makes a container without a control group of its own.
 RUNTIME = "--runtime=crun"
-# No container of a launch gains a privilege, writes into the image, or gets anything from a registry.
+# No container gains a privilege, writes into the image, or gets anything from a registry.
 CLOSED = (
     *("--rm", "--pull=never", "--cgroups=disabled", "--log-driver=none", "--read-only"),
     *("--cap-drop=all", "--security-opt=no-new-privileges", "--image-volume=ignore", "--http-proxy=false"),
+    "--no-healthcheck",  # a timer of root's would run the image's, outside the unit
     "--stop-timeout=0",  # nothing of it is left to end where podman is asked to remove one
 )
 # What it shares with the node.
@@ -62,9 +64,9 @@ def command(spec: Json, user: pwd.struct_passwd, *words: str) -> list[str]:
     places = dict.fromkeys(
         filter(None, [folder, spec["run_dir"], spec["work_dir"], spec["cache_root"], *image["folders"]])
     )
-    argv = [shutil.which("podman") or "podman", RUNTIME, f"--hooks-dir={hooks(folder)}", "run", *CLOSED, *SHARED]
+    argv = [*engine(f"{folder}/podman", user, shared=("pid",)), *SHARED]
     argv += [f"--name={NAME.format(spec['launch_id'])}", f"--label={LABEL}={spec['launch_id']}"]
-    argv += [*as_user(user), f"--workdir={work}", f"--env={process.LAUNCH_MARK}"]
+    argv += [f"--workdir={work}", f"--env={process.LAUNCH_MARK}"]
     argv += [f"--mount=type=bind,src={place},dst={place}" for place in places]
     argv += [f"--mount=type=bind,src={CGROUPS},dst={CGROUPS},ro"]
     argv += ["--device=nvidia.com/gpu=all"] if image["gpus"] else []
@@ -72,18 +74,27 @@ def command(spec: Json, user: pwd.struct_passwd, *words: str) -> list[str]:
     return [*argv, "--entrypoint=python3", image["id"], *words]
 
 
-def as_user(user: pwd.struct_passwd) -> list[str]:
-    """By numbers, since an image has accounts of its own."""
-    groups = sorted(set(os.getgrouplist(user.pw_name, user.pw_gid)) - {user.pw_gid})
-    return [f"--user={user.pw_uid}:{user.pw_gid}", *(f"--group-add={group}" for group in groups)]
+def engine(hooks: str, user: pwd.struct_passwd, shared: Sequence[str] = ()) -> list[str]:
+    """The beginning of every `podman run`. hooks: the folder that the hook is written to; hooks in other folders are
+    not used. shared: see write_hook."""
+    write_hook(hooks, user, shared)
+    podman = shutil.which("podman") or "podman"
+    return [podman, RUNTIME, f"--hooks-dir={hooks}", "run", *CLOSED, f"--user={user.pw_uid}:{user.pw_gid}"]
 
 
-def hooks(folder: str) -> str:
-    """Make the folder with the hook, in the launch's state, and return it."""
-    place = f"{folder}/podman"
-    files.make_folder(place, mode=0o755)
-    files.replace(f"{place}/pids.json", json.dumps(HOOK).encode(), mode=0o644)
-    return place
+def write_hook(folder: str, user: pwd.struct_passwd, shared: Sequence[str]) -> None:
+    """Write the hook. shared: namespaces of the node that the container uses."""
+    groups = sorted(set(os.getgrouplist(user.pw_name, user.pw_gid)))
+    identity = {"uid": user.pw_uid, "gid": user.pw_gid, "additionalGids": groups}
+    wanted = json.dumps({"user": identity, "shared": list(shared)})
+    hook = {
+        "version": "1.0.0",
+        "hook": {"path": PYTHON, "args": ["python3", "-I", "-S", "-c", EDIT, wanted]},
+        "when": {"always": True},
+        "stages": ["precreate"],
+    }
+    trust.make_folder(folder)
+    files.replace(f"{folder}/muster.json", json.dumps(hook).encode(), mode=0o644)
 
 
 def removal(launch_id: str) -> list[str]:

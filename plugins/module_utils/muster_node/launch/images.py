@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import json
+import errno
 import os
 import pwd
 import shutil
+import stat
+import time
 from typing import Any
 
 from ..distribution import store
 from ..tools import files, trust
 from ..tools.run import failure, run
-from . import container
+from . import archives, container
 from .facts import file_facts
 
 Json = dict[str, Any]
 
 LOOK_SECONDS = 30.0
 TRY_SECONDS = 60
+WALK_SECONDS = 120.0
+MOST_LINE = 400
+NAME = "localhost/muster-image:{}"
+SEEN = "/run/muster/images/seen"
+HOOKS = "/run/muster/images/podman-{}"
 CDI = ("/etc/cdi", "/var/run/cdi")
 GPUS = "nvidia.com/gpu"
 MOST_SPEC = 4_000_000
@@ -88,46 +95,105 @@ def load(request: Json) -> Json:
         with store.opened(request["store"]) as there:
             archive = store.read_manifest(there, request["digest"])[0]
             store.copy(there, archive, lambda _chunk: None)
-            path = f"{request['store']}/objects/{archive.sha256}"
-            argv = ("podman", "load", "--quiet", f"--input={path}")
-            error = failure(argv, run(*argv, seconds=request["seconds"]))
-            found = inspected(request["id"])
+            content, apart = f"objects/{archive.sha256}", f"parts/{archive.sha256}.{os.urandom(6).hex()}"
+            # While it is changed, and where this is killed, nothing else finds it under its digest.
+            os.rename(content, apart, src_dir_fd=there.folder, dst_dir_fd=there.folder)
+            try:
+                error = load_nameless(f"{request['store']}/{apart}", request["seconds"])
+            finally:
+                os.rename(apart, content, src_dir_fd=there.folder, dst_dir_fd=there.folder)
+            found = named(request["id"])
             if found:
-                files.remove(f"objects/{archive.sha256}", within=there.folder)
+                files.remove(content, within=there.folder)
                 files.remove(f"manifests/{request['digest']}", within=there.folder)
             return {"id": found, "error": "" if found else error or "podman loaded another image from it"}
     except (OSError, LookupError) as problem:
         return {"id": "", "error": str(problem)}
 
 
+def load_nameless(path: str, seconds: float) -> str:
+    """Load an archive without the names in it; return why that failed, or nothing."""
+    names = archives.edits(path)
+    archives.write(path, names)
+    try:
+        argv = ("podman", "load", "--quiet", f"--input={path}")
+        return failure(argv, run(*argv, seconds=seconds))
+    finally:
+        archives.undo(path, names)
+
+
+def named(image: str) -> str:
+    """Return an image's id, "" if there is no such image. It gets a name of Muster's own: `podman image prune` removes
+    images without a name."""
+    found = inspected(image)
+    if found:
+        run("podman", "tag", found, NAME.format(found[:12]), seconds=LOOK_SECONDS)
+    return found
+
+
 def pull(request: Json) -> Json:
     """request: {image, seconds}; return {id, error}."""
     argv = ("podman", "pull", "--quiet", request["image"])
     error = failure(argv, run(*argv, seconds=request["seconds"]))
-    return {"id": inspected(request["image"]), "error": error}
+    return {"id": named(request["image"]), "error": error}
 
 
 def versions(request: Json) -> Json:
-    """request: {id, user, name}; return {python, torch, nccl, error}, of what runs in it as that user."""
+    """request: {id, user, name}; return {text, error, unsafe}: the last line that the image's Python prints, run as
+    that user; why it failed; why it was not run. The text is the image's own, and image.read_versions checks it."""
+    why = unsafe(request["id"])
+    if why:
+        return {"text": "", "error": "", "unsafe": why}
     user = pwd.getpwnam(request["user"])
-    argv = [
-        "podman",
-        container.RUNTIME,
-        "run",
-        *container.CLOSED,
-        "--network=none",
-        "--ulimit=host",
-        f"--timeout={TRY_SECONDS}",
-    ]
-    argv += [f"--name={request['name']}", *container.as_user(user), "--workdir=/", "--entrypoint=python3"]
-    said = run(*argv, request["id"], "-c", VERSIONS, seconds=TRY_SECONDS + LOOK_SECONDS)
+    # In a process namespace of its own: all processes that the image starts end with the first one.
+    argv = container.engine(HOOKS.format(user.pw_uid), user)
+    argv += ["--network=none", "--ulimit=host", f"--timeout={TRY_SECONDS}", f"--name={request['name']}", "--workdir=/"]
+    said = run(*argv, "--entrypoint=python3", request["id"], "-c", VERSIONS, seconds=TRY_SECONDS + LOOK_SECONDS)
     if said.late:  # podman's own limit has not helped: what it started is still there
         run("podman", "rm", "--force", "--ignore", request["name"], seconds=LOOK_SECONDS)
-    nothing: Json = {"python": [], "torch": "", "nccl": ""}
+    if said.code is None:
+        return {"text": "", "error": said.why, "unsafe": ""}
+    if said.code:
+        return {"text": "", "error": f"it ended with {said.code} and said {said.said[:MOST_LINE]!r}", "unsafe": ""}
+    return {"text": said.text.strip().rpartition("\n")[2][:MOST_LINE], "error": "", "unsafe": ""}
+
+
+def unsafe(image: str) -> str:
+    """Return why no program of an image may run: it contains a device file. A container without a control group of its
+    own may open such a file, since crun mounts the root file system without nodev. An image that passed is not checked
+    again until the next boot."""
+    seen = f"{SEEN}/{image}"
+    if os.path.exists(seen):
+        return ""
+    said = run("podman", "image", "mount", image, seconds=LOOK_SECONDS)
     if said.code != 0:
-        return {**nothing, "error": said.said[:400] or said.why}
+        return f"it could not be checked for device files: {said.why}"
     try:
-        found = json.loads(said.text.strip().splitlines()[-1])
-        return {**{name: found[name] for name in nothing}, "error": ""}
-    except (ValueError, LookupError, TypeError):
-        return {**nothing, "error": f"its Python says {said.text[:200]!r}"}
+        found = first_device(said.text.strip(), time.monotonic() + WALK_SECONDS)
+    except OSError as problem:
+        return f"it could not be checked for device files: {problem.strerror}"
+    finally:
+        run("podman", "image", "unmount", "--force", image, seconds=LOOK_SECONDS)
+    if found:
+        return f"it contains the device file {found!r}, which would open the node's own device"
+    trust.make_folder(SEEN)
+    files.replace(seen, b"", mode=0o644)
+    return ""
+
+
+def first_device(root: str, deadline: float) -> str:
+    """Return the path of the first device file in a tree, or nothing. Raises OSError, also when the deadline passes."""
+    folders = [root]
+    while folders:
+        folder = folders.pop()
+        if time.monotonic() > deadline:
+            raise OSError(errno.ETIMEDOUT, "it has too many files")
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
+                    mode = entry.stat(follow_symlinks=False).st_mode
+                    if stat.S_ISBLK(mode) or stat.S_ISCHR(mode):
+                        return entry.path.removeprefix(root)
+    return ""

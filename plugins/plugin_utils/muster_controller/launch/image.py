@@ -33,7 +33,7 @@ PROGRAM = Program("image")
 STORE = "images"  # beside the folder of all launches; archives lie there until podman has them
 MOST_JSON = 4_000_000
 LOOK_TIMEOUT = 120.0
-TRY_TIMEOUT = 150.0
+TRY_TIMEOUT = 330.0  # includes the check for device files, once per image
 LOAD_SECONDS = 1800.0  # for as much as an image has; podman writes all of its layers anew
 SLACK = 60.0
 
@@ -224,10 +224,11 @@ class Imaging:
         name = f"muster-look-{plan['launch_id']}-{os.urandom(4).hex()}"
         requests = {node: {"id": each, "user": plan["user"], "name": name} for node, each in ids.items()}
         answers = self.ask("versions", requests, TRY_TIMEOUT, prepared)
-        for node, seen in answers.items():
+        versions = {node: judging.read_versions(said) for node, said in answers.items()}
+        for node, seen in versions.items():
             prepared.findings += judging.judge_versions(node, seen, torch=needs_torch)
-        if answers and not prepared.refused:
-            self.say(judging.sentence(image.source, plan["image"]["id"], next(iter(answers.values()))))
+        if versions and not prepared.refused:
+            self.say(judging.sentence(image.source, plan["image"]["id"], next(iter(versions.values()))))
 
     def names(self, prepared: Prepared) -> list[str]:
         return [entry["node"] for entry in prepared.plan["nodes"]]

@@ -118,7 +118,7 @@ class Nodes:
 
 IMAGE = Image(f"registry.lab/train@sha256:{'1' * 64}", None, ())
 ENGINE = {"podman": "4.9.3", "why": "", "crun": True, "gpus": False, "folders": {}, "removed": []}
-VERSIONS = {"python": [3, 12, 3], "torch": "2.13.0", "nccl": "", "error": ""}
+VERSIONS = {"text": '{"python": [3, 12, 3], "torch": "2.13.0", "nccl": ""}', "error": "", "unsafe": ""}
 
 
 def brought(says: dict[str, dict[str, Any]], *, own: str = "") -> tuple[Prepared, list[tuple[str, str]], list[str]]:

@@ -17,6 +17,7 @@ from muster_node.launch import container, images, state
 from muster_node.tools.run import Answer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 LAUNCH_ID = "20260101-120000-abcd"
@@ -45,13 +46,9 @@ def test_the_command(spec: dict[str, Any], tmp_path: Path) -> None:
     argv = container.command(spec, USER, "-I", "-S", "node.py", "run", "state")
     assert argv[:4] == ["/usr/bin/podman", "--runtime=crun", f"--hooks-dir={tmp_path}/{LAUNCH_ID}/podman", "run"]
     assert argv[-7:] == ["--entrypoint=python3", "a" * 64, "-I", "-S", "node.py", "run", "state"]
-    for word in ("--read-only", "--cap-drop=all", "--security-opt=no-new-privileges", "--pull=never"):
+    closed = ("--read-only", "--cap-drop=all", "--security-opt=no-new-privileges", "--pull=never", "--no-healthcheck")
+    for word in (*closed, "--user=1001:1002"):
         assert word in argv
-    assert [word for word in argv if word.startswith(("--user=", "--group-add"))] == [
-        "--user=1001:1002",
-        "--group-add=44",
-        "--group-add=109",
-    ]
     mounts = [word.partition("src=")[2].partition(",")[0] for word in argv if word.startswith("--mount")]
     state_dir = f"{tmp_path}/{LAUNCH_ID}"
     assert mounts == [state_dir, spec["run_dir"], spec["work_dir"], spec["cache_root"], "/data", "/sys/fs/cgroup"]
@@ -73,18 +70,51 @@ def test_gpus_and_rdma(spec: dict[str, Any], tmp_path: Path) -> None:
     assert devices == ["--device=nvidia.com/gpu=all", f"--device={tmp_path}/infiniband"]
 
 
-def test_the_hook_takes_the_namespace_of_processes_out_and_nothing_else(spec: dict[str, Any], tmp_path: Path) -> None:
-    container.command(spec, USER)
-    hook = json.loads((tmp_path / LAUNCH_ID / "podman/pids.json").read_text())
-    assert hook["stages"] == ["precreate"]
-    given: dict[str, Any] = {
-        "root": {"path": "/x"},
-        "linux": {"namespaces": [{"type": "pid"}, {"type": "mount"}], "resources": {}},
-    }
-    argv = [sys.executable, *hook["hook"]["args"][1:]]
+def through(hook: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """The configuration that a hook returns."""
+    argv = [sys.executable, *json.loads(hook.read_text())["hook"]["args"][1:]]
     said = subprocess.run(argv, input=json.dumps(given), capture_output=True, text=True, check=True, timeout=60)
-    given["linux"]["namespaces"] = [{"type": "mount"}]
-    assert json.loads(said.stdout) == given
+    found: dict[str, Any] = json.loads(said.stdout)
+    return found
+
+
+def computed() -> dict[str, Any]:
+    """podman's configuration for an image whose groups have numeric names, and with annotations for crun."""
+    return {
+        "root": {"path": "/x", "readonly": True},
+        "process": {
+            "args": ["python3"],
+            "capabilities": {},
+            "noNewPrivileges": True,
+            "user": {"uid": 0, "gid": 0, "umask": 18, "additionalGids": [42, 6]},
+        },
+        "annotations": {"run.oci.hooks.stdout": "/etc/nologin", "run.oci.seccomp_bpf_data": "BgAAAAAA/38="},
+        "linux": {"namespaces": [{"type": "pid"}, {"type": "mount"}], "resources": {}, "seccomp": {}},
+    }
+
+
+def test_the_hook_sets_user_and_groups_by_number_and_removes_annotations(spec: dict[str, Any], tmp_path: Path) -> None:
+    container.command(spec, USER)
+    (hook,) = (tmp_path / LAUNCH_ID / "podman").iterdir()
+    assert json.loads(hook.read_text())["stages"] == ["precreate"]
+    expected = computed()
+    expected["process"]["user"] = {"uid": 1001, "gid": 1002, "umask": 18, "additionalGids": [44, 109, 1002]}
+    expected["annotations"] = None
+    expected["linux"]["namespaces"] = [{"type": "mount"}]
+    assert through(hook, computed()) == expected
+
+
+def test_the_run_for_versions_has_the_same_hook_and_its_own_process_namespace(
+    spec: dict[str, Any], tmp_path: Path
+) -> None:
+    del spec
+    argv = container.engine(str(tmp_path / "hooks"), USER)
+    assert argv[:4] == ["/usr/bin/podman", "--runtime=crun", f"--hooks-dir={tmp_path}/hooks", "run"]
+    (hook,) = (tmp_path / "hooks").iterdir()
+    found = through(hook, computed())
+    assert found["process"]["user"]["additionalGids"] == [44, 109, 1002]
+    assert found["annotations"] is None
+    assert found["linux"]["namespaces"] == [{"type": "pid"}, {"type": "mount"}]
 
 
 def test_what_is_left_of_launches_that_are_over_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,15 +142,83 @@ def test_a_specification_of_gpus_is_found_in_both_folders(tmp_path: Path, monkey
     assert images.describes_gpus()
 
 
-def test_versions_are_what_the_image_says_behind_anything_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = ['banner\n{"python": [3, 12, 3], "torch": "2.13.0", "nccl": ""}\n']
-    monkeypatch.setattr(images, "run", lambda *_argv, **_how: Answer(said[0], code=0))
+REQUEST = {"user": "muster", "name": "muster-look-x", "id": "a" * 64}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[tuple[str, ...]]]:
+    """The commands, none of which is run. The image has passed the check for device files."""
+    argvs: list[tuple[str, ...]] = []
+
+    def run(*argv: str, **_how: Any) -> Answer:
+        argvs.append(argv)
+        return SAID[0]
+
+    monkeypatch.setattr(images, "run", run)
     monkeypatch.setattr(pwd, "getpwnam", lambda _name: USER)
-    monkeypatch.setattr(container, "as_user", lambda _user: [])
-    request = {"user": "muster", "name": "muster-look-x", "id": "a" * 64}
-    assert images.versions(request) == {"python": [3, 12, 3], "torch": "2.13.0", "nccl": "", "error": ""}
-    said[0] = "no JSON\n"
-    assert images.versions(request)["error"] == "its Python says 'no JSON\\n'"
+    monkeypatch.setattr(os, "getgrouplist", lambda _name, gid: [gid])
+    monkeypatch.setattr(images, "HOOKS", str(tmp_path / "hooks-{}"))
+    monkeypatch.setattr(images, "SEEN", str(tmp_path))
+    (tmp_path / REQUEST["id"]).touch()
+    yield argvs
+    SAID[0] = Answer("", code=0)
+
+
+SAID = [Answer("", code=0)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "error"),
+    [
+        (Answer('banner\n{"python": [3, 12, 3]}\n', code=0), '{"python": [3, 12, 3]}', ""),
+        (Answer("x" * 1000, code=0), "x" * 400, ""),
+        (Answer("", code=0), "", ""),
+        (
+            Answer("", aside="boom\x1b[2J\nfix: run it", code=1),
+            "",
+            "it ended with 1 and said 'boom\\x1b[2J fix: run it'",
+        ),
+        (Answer("", why="podman did not answer within 90 s", late=True), "", "podman did not answer within 90 s"),
+    ],
+)
+def test_versions_are_the_last_line_that_the_image_prints(
+    answer: Answer, text: str, error: str, asked: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    SAID[0] = answer
+    assert images.versions(REQUEST) == {"text": text, "error": error, "unsafe": ""}
+    assert f"--hooks-dir={tmp_path}/hooks-1001" in asked[0]
+    assert "--no-healthcheck" in asked[0]
+    assert ("podman", "rm", "--force", "--ignore", "muster-look-x") in asked or not answer.late
+
+
+def test_nothing_is_run_in_an_image_with_a_device_file(
+    asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(images, "SEEN", str(tmp_path / "seen"))
+    SAID[0] = Answer("/dev\n", code=0)
+    found = images.versions(REQUEST)
+    assert found["unsafe"].startswith("it contains the device file '/")
+    assert {argv[1:3] for argv in asked} == {("image", "mount"), ("image", "unmount")}
+    assert not (tmp_path / "seen").exists()
+
+
+def test_an_image_is_checked_once(
+    asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(images, "SEEN", str(tmp_path / "seen"))
+    root = tmp_path / "root"
+    (root / "etc").mkdir(parents=True)
+    (root / "etc/null").symlink_to("/dev/null")
+    os.mkfifo(root / "etc/fifo")
+    SAID[0] = Answer(f"{root}\n", code=0)
+    assert images.unsafe(REQUEST["id"]) == ""
+    assert images.unsafe(REQUEST["id"]) == ""
+    assert len(asked) == 2
+
+
+def test_an_image_without_an_end_is_not_run(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="it has too many files"):
+        images.first_device(str(tmp_path), 0.0)
 
 
 def test_the_program_for_versions_runs_anywhere() -> None:

@@ -1,0 +1,110 @@
+"""Image archives: podman gets no names, and archives that it might read differently are refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster_node.launch import archives, images
+from muster_node.tools.files import RefusedError
+from muster_node.tools.run import Answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DOCKER = [
+    {"Config": "a.json", "RepoTags": ["ubuntu:24.04", "localhost/é:1"], "repotags": ["debian:12"], "Layers": ["b.tar"]}
+]
+NAMED = {"org.opencontainers.image.ref.name": "localhost/others:1"}
+DESCRIPTOR = {"mediaType": "application/x", "digest": "sha256:aa", "size": 7}
+OCI = {"schemaVersion": 2, "manifests": [{**DESCRIPTOR, "annotations": NAMED}], "annotations": NAMED}
+Files = list[tuple[str, Any]]
+
+
+def archive(path: Path, members: Files, **how: Any) -> str:
+    """Write an archive. A member is the content of a file, or a string, the target of a link."""
+    with tarfile.open(path, "w", **how) as tar:
+        for name, content in members:
+            member = tarfile.TarInfo(name)
+            if isinstance(content, str):
+                member.type, member.linkname = tarfile.SYMTYPE, content
+                tar.addfile(member)
+            else:
+                data = content if isinstance(content, bytes) else json.dumps(content, ensure_ascii=False).encode()
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    return str(path)
+
+
+def content(path: str, name: str) -> Any:
+    with tarfile.open(path) as tar:
+        member = tar.extractfile(name)
+        assert member
+        return json.loads(member.read())
+
+
+def test_names_are_gone_and_come_back(tmp_path: Path) -> None:
+    files: Files = [
+        ("b.tar", bytes(2000)),
+        ("manifest.json", DOCKER),
+        ("index.json", OCI),
+        ("repositories", {"ubuntu": {}}),
+    ]
+    path = archive(tmp_path / "x.tar", files)
+    before = (tmp_path / "x.tar").read_bytes()
+    done = archives.edits(path)
+    archives.write(path, done)
+    assert content(path, "manifest.json") == [{"Config": "a.json", "Layers": ["b.tar"]}]
+    assert content(path, "index.json") == {"schemaVersion": 2, "manifests": [DESCRIPTOR]}
+    assert len((tmp_path / "x.tar").read_bytes()) == len(before)
+    archives.undo(path, done)
+    assert (tmp_path / "x.tar").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [("manifest.json", DOCKER), ("./manifest.json", DOCKER)],
+        [("manifest.json", DOCKER), ("a/../manifest.json", DOCKER)],
+        [("/manifest.json", DOCKER), ("manifest.json", DOCKER)],
+        [("manifest.json", "other.json"), ("other.json", DOCKER)],
+        [("index.json", OCI), ("here", "."), ("here/index.json", OCI)],
+        [("manifest.json", b"no JSON")],
+        [("manifest.json", {"Config": "a.json"})],
+        [("manifest.json", b"[" * 100_000)],
+        [("index.json", {"schemaVersion": 2, "manifests": [{"digest": "sha256:aa"}]})],
+        [("manifest.json", b'[{"Config":1e9,"Layers":1e9}]')],
+        [("b.tar", b"x")],
+        [],
+    ],
+)
+def test_an_ambiguous_archive_is_refused(members: Files, tmp_path: Path) -> None:
+    with pytest.raises(RefusedError):
+        archives.edits(archive(tmp_path / "x.tar", members))
+
+
+def test_a_global_header_is_refused(tmp_path: Path) -> None:
+    path = archive(tmp_path / "x.tar", [("manifest.json", DOCKER)], pax_headers={"path": "elsewhere"})
+    with pytest.raises(RefusedError, match="global header"):
+        archives.edits(path)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_podman_gets_no_name_and_the_archive_is_what_it_was(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = archive(tmp_path / "x.tar", [("manifest.json", DOCKER)])
+    before = (tmp_path / "x.tar").read_bytes()
+
+    def run(*argv: str, **_how: Any) -> Answer:
+        assert argv == ("podman", "load", "--quiet", f"--input={path}")
+        assert "RepoTags" not in content(path, "manifest.json")[0]
+        return Answer("", code=code)
+
+    monkeypatch.setattr(images, "run", run)
+    assert bool(images.load_nameless(path, 1.0)) == bool(code)
+    assert (tmp_path / "x.tar").read_bytes() == before
