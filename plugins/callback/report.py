@@ -14,6 +14,7 @@ from ansible.plugins.callback import CallbackBase
 
 from muster_controller.members.onboarding import ONBOARDING
 from muster_controller.nodes.claims import CLAIMS
+from muster_controller.playbook import way_out
 from muster_controller.report.reporter import REPORTER, reason
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class CallbackModule(CallbackBase):
 
     def __init__(self) -> None:
         super().__init__()
+        way_out.use()
         self._works = True
 
     def _pass_on(self, report: Callable[[], Any]) -> None:

@@ -16,7 +16,9 @@ from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 
 from muster.report.last_line import Ending, last_line
 from muster.verdict.commands import COMMAND
+from muster.verdict.printable import printable_parts
 from muster_controller.members.onboarding import ONBOARDING
+from muster_controller.playbook import way_out
 from muster_controller.playbook.command_line import short
 from muster_controller.playbook.screens import end_gently
 from muster_controller.playbook.terminal import typed
@@ -127,6 +129,7 @@ class CallbackModule(DefaultCallback):
 
     def __init__(self) -> None:
         super().__init__()
+        way_out.use()
         self._banner_lock = threading.RLock()
         self._play_to_show: Any = None
         self._timer: threading.Timer | None = None
@@ -281,6 +284,9 @@ class CallbackModule(DefaultCallback):
             shown = {key: value for key, value in shown.items() if key not in FOR_PROGRAMS}
         return str(super()._dump_results(shown, *args, **kwargs))
 
+    def _get_diff(self, difflist: Any) -> str:
+        return way_out.Drawn(super()._get_diff(printable_parts(difflist)))
+
     def _handle_warnings(self, res: dict[str, Any]) -> None:
         warnings = [str(warning) for warning in res.get("warnings") or ()]
         if any(typed(warning) != warning for warning in warnings):
@@ -302,7 +308,8 @@ class CallbackModule(DefaultCallback):
     def v2_playbook_on_stats(self, stats: Any) -> None:
         self._end_of_task()
         if not self._is_screen:
-            super().v2_playbook_on_stats(stats)
+            with way_out.own_colors():
+                super().v2_playbook_on_stats(stats)
         # A failure that a rescue dealt with is none in the end.
         ended = {**stats.failures, **stats.dark}
         self._failures = {host: why for host, why in self._failures.items() if host in ended}

@@ -10,11 +10,15 @@ from ansible.plugins.action import ActionBase
 
 from muster.verdict.commands import ping
 
+from . import way_out
 from .documentation import documented_options
 from .node_error import NodeError
 
 NO_NODES = "The inventory has no gpu_nodes: list the nodes there, as inventory/lab/hosts.yml does."
 NOBODY_REACHED = f"None of the nodes could be reached. See why: {ping('gpu_nodes')}"
+
+# ansible-playbook imports an action before it starts the first worker for it; other programs may use none of our callbacks.
+way_out.use()
 
 
 class ControllerAction(ActionBase):
