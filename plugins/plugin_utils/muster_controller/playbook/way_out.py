@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ansible.utils.display import Display
 
 from muster.verdict.printable import printable
+
+from .foreign import FOREIGN, TELL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,9 +61,15 @@ class PrintableDisplay(Display):
         """The log file, which people read in a terminal; it takes no colours either."""
         super()._log(printable(msg), *args, **kwargs)
 
+    @Display._proxy
+    def note_foreign(self, commands: list[str]) -> None:
+        """Have ansible-playbook know them, which hears of them before it gets the worker's result."""
+        FOREIGN.update(commands)
+
 
 def use() -> None:
     """Make what this process displays printable from here on, and so what its workers display."""
     display = Display()
     if not isinstance(display, PrintableDisplay):
         display.__class__ = PrintableDisplay
+        TELL.append(lambda commands: cast("PrintableDisplay", display).note_foreign(commands))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import select
 import subprocess
 import sys
 import textwrap
@@ -29,7 +30,9 @@ FOUL = (
 )
 GOOD = "日本 中文 é"
 OWN_COLOR = re.compile(r"\x1b\[(?:[01];3[0-7]|0)m")
-HOSTILE = f"FOUL = {FOUL!r}\nGOOD = {GOOD!r}\n\n\ndef say(place):\n    return f'<{{place}}>{{FOUL}}{{GOOD}}</{{place}}>'\n"
+HOSTILE = (
+    f"FOUL = {FOUL!r}\nGOOD = {GOOD!r}\n\n\ndef say(place):\n    return f'<{{place}}>{{FOUL}}{{GOOD}}</{{place}}>'\n"
+)
 MODULE = """
 from ansible.module_utils.basic import AnsibleModule
 
@@ -92,6 +95,13 @@ class Connection(ConnectionBase):
 
     exec_command = put_file = fetch_file = close = lambda self, *a, **k: self._connect()
 """
+COMMAND = """
+import os
+
+os.write(1, say("command").encode())
+os.write(2, say("command_aside").encode())
+raise SystemExit(1)
+"""
 PLAY = """
 - name: Nobody there
   hosts: two
@@ -150,9 +160,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         (folder / place).mkdir()
         (folder / place / f"{name}.py").write_text(f"{HOSTILE}\n{text}")
-    (folder / "says.py").write_text(
-        f"import os\n{HOSTILE}\nos.write(1, say('command').encode())\nos.write(2, say('command_aside').encode())\nraise SystemExit(1)\n"
-    )
+    (folder / "says.py").write_text(f"{HOSTILE}\n{COMMAND}")
     (folder / "play.yml").write_text(PLAY)
     return folder
 
@@ -180,7 +188,9 @@ def holds_nothing_to_obey(text: str, *, colored: bool = False) -> None:
         pytest.param((), {}, PLACES, id="plain"),
         pytest.param(("--check", "--diff"), {"ANSIBLE_FORCE_COLOR": "1"}, [*PLACES, *WITH_DIFF], id="diff_in_color"),
         pytest.param(("-vvv", "--diff"), {}, [*PLACES, *WITH_DIFF, *VERBOSE], id="verbose"),
-        pytest.param((), {"ANSIBLE_CALLBACK_RESULT_FORMAT": "json", "ANSIBLE_SHOW_CUSTOM_STATS": "1"}, PLACES, id="json"),
+        pytest.param(
+            (), {"ANSIBLE_CALLBACK_RESULT_FORMAT": "json", "ANSIBLE_SHOW_CUSTOM_STATS": "1"}, PLACES, id="json"
+        ),
         pytest.param(("-v",), {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default"}, PLACES, id="without_road"),
         pytest.param(("-v",), {"ANSIBLE_STDOUT_CALLBACK": "minimal"}, [], id="minimal"),
         pytest.param(("-v",), {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.tree"}, [], id="quiet"),
@@ -224,23 +234,21 @@ def test_a_question_is_printable_too(hostile: Path) -> None:
     )
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        command(hostile, "asks.yml"),
+        ["setsid", "--ctty", "--wait", *command(hostile, "asks.yml")],
         cwd=ROOT,
         env=environment(hostile, {}),
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        start_new_session=True,
-        preexec_fn=lambda: os.close(os.open(os.ttyname(theirs), os.O_RDWR)),
     ) as run:
         os.close(theirs)
-        text, answered = b"", False
-        while piece := read(ours):
+        text, ends = b"", time.monotonic() + 100
+        while time.monotonic() < ends and (piece := read(ours, seconds=0.5)) is not None:
             text += piece
-            if b"</prompt>" in text and not answered:
-                answered = True
-                os.write(ours, b"\r")
-        assert run.wait(60) == 0
+            if b"</prompt>" in text and b"<answered>" not in text:
+                os.write(ours, b"\r")  # once more where it came too early: Ansible drops what was typed before it asks
+        run.kill()
+        assert run.wait() == 0, text
     out = text.decode().replace("\r\n", "\n")
     assert "<prompt>" in out
     assert "<answered>" in out
@@ -248,11 +256,14 @@ def test_a_question_is_printable_too(hostile: Path) -> None:
     holds_nothing_to_obey(re.sub(r"(?:\x1b\[)?\r(?:\x1b\[)?(?:\x1b\[K)?", "", out), colored=True)
 
 
-def read(handle: int) -> bytes:
+def read(handle: int, seconds: float) -> bytes | None:
+    """What there is within that time; None when nobody has the other end any more."""
+    if not select.select([handle], [], [], seconds)[0]:
+        return b""
     try:
         return os.read(handle, 65536)
-    except OSError:  # nobody has the other end any more
-        return b""
+    except OSError:
+        return None
 
 
 def test_what_is_drawn_keeps_its_sequences_and_nothing_else_does() -> None:
