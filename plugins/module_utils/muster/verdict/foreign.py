@@ -48,6 +48,5 @@ def commands_in(value: Any) -> set[str]:
 
 
 def quote(text: str) -> str:
-    """The first line in quotation marks, which end where the text does."""
-    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
-    return '"{}"'.format(lines[0].replace('"', "'") if lines else "")
+    """The text on one line, in quotation marks that end where it does."""
+    return '"{}"'.format(" ".join(text.split()).replace('"', "'"))

@@ -201,7 +201,7 @@ REPORTER = Reporter()
 
 
 def reason(result: Mapping[str, Any], *, quoted: bool = False) -> str:
-    """Why a task failed, for people. quoted: as the words of somebody else, where they are not explained."""
+    """Why a task failed, for people. quoted: the first line of somebody else's words, where they are not explained."""
     items = [item for item in result.get("results") or () if isinstance(item, dict) and item.get("failed")]
     parts: list[Mapping[str, Any]] = [*items] or [result]
     said = [text for part in parts for text in (typed(str(part.get("msg") or ""), part), str(part.get("stderr") or ""))]
@@ -214,7 +214,7 @@ def reason(result: Mapping[str, Any], *, quoted: bool = False) -> str:
     why = why.removeprefix("Task failed: ")[:LONGEST_REASON]
     if not why:
         return "failed"
-    return quote(why) if quoted else why
+    return quote(why.splitlines()[0]) if quoted else why
 
 
 def now() -> str:
