@@ -61,10 +61,12 @@ class PrintableDisplay(Display):
         """The log file, which people read in a terminal; it takes no colours either."""
         super()._log(printable(msg), *args, **kwargs)
 
-    @Display._proxy
     def note_foreign(self, commands: list[str]) -> None:
         """Have ansible-playbook know them, which hears of them before it gets the worker's result."""
-        FOREIGN.update(commands)
+        if self._final_q:
+            self._final_q.send_display(self.note_foreign.__name__, commands)
+        else:
+            FOREIGN.update(commands)
 
 
 def use() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from muster.verdict.printable import UNSEEN
 from muster_controller.playbook.way_out import Drawn, own_colors, shown
@@ -102,46 +103,44 @@ os.write(1, say("command").encode())
 os.write(2, say("command_aside").encode())
 raise SystemExit(1)
 """
-PLAY = """
-- name: Nobody there
-  hosts: two
-  gather_facts: false
-  ignore_unreachable: true
-  vars: {ansible_connection: hostile}
-  tasks:
-    - {name: Reach it, ansible.builtin.ping: {}}
-
-- name: Hostile
-  hosts: one
-  gather_facts: false
-  tasks:
-    - {name: Every part of a result, hostile_module: {how: ok}, register: said}
-    - name: "A title: {{ said.msg }}"
-      ansible.builtin.debug: {var: hostile_fact}
-    - {name: Debug, ansible.builtin.debug: {msg: "<debug>{{ said.msg }}</debug>"}}
-    - {name: Stats, ansible.builtin.set_stats: {data: {stats: "{{ said.msg }}"}}}
-    - name: Items
-      hostile_module: {how: "{{ item }}"}
-      loop: [ok, fail]
-      loop_control: {label: "{{ said.msg }}"}
-      ignore_errors: true
-    - {name: A failure, hostile_module: {how: fail}, ignore_errors: true}
-    - {name: A traceback, hostile_module: {how: raise}, ignore_errors: true}
-    - {name: Garbage, hostile_module: {how: garbage}, ignore_errors: true}
-    - {name: An action, hostile_action: {}, ignore_errors: true}
-    - name: A command
-      ansible.builtin.command: {argv: ["{{ ansible_playbook_python }}", "{{ playbook_dir }}/says.py"]}
-      ignore_errors: true
-      check_mode: false
-    - name: A second try
-      hostile_module: {how: fail}
-      retries: 1
-      delay: 0
-      until: false
-      ignore_errors: true
-    - {name: An assertion, ansible.builtin.assert: {that: false, fail_msg: "{{ said.msg }}"}, ignore_errors: true}
-    - {name: A reason, ansible.builtin.fail: {msg: "<failed>{{ said.msg }}</failed>"}}
+TASKS = """
+- {name: Nobody there, ansible.builtin.ping: {}, when: inventory_hostname == "two"}
+- {name: Every part of a result, hostile_module: {how: ok}, register: said}
+- name: "A title: {{ said.msg }}"
+  ansible.builtin.debug: {var: hostile_fact}
+- {name: Debug, ansible.builtin.debug: {msg: "<debug>{{ said.msg }}</debug>"}}
+- {name: Stats, ansible.builtin.set_stats: {data: {stats: "{{ said.msg }}"}}}
 """
+# Each of them fails, and the next one runs all the same.
+FAILING = """
+- name: Items
+  hostile_module: {how: "{{ item }}"}
+  loop: [ok, fail]
+  loop_control: {label: "{{ said.msg }}"}
+- {name: A failure, hostile_module: {how: fail}}
+- {name: A traceback, hostile_module: {how: raise}}
+- {name: Garbage, hostile_module: {how: garbage}}
+- {name: An action, hostile_action: {}}
+- name: A command
+  ansible.builtin.command: {argv: ["{{ ansible_playbook_python }}", "{{ playbook_dir }}/says.py"]}
+  check_mode: false
+- {name: A second try, hostile_module: {how: fail}, retries: 1, delay: 0, until: false}
+- {name: An assertion, ansible.builtin.assert: {that: false, fail_msg: "{{ said.msg }}"}}
+- {name: A file, hostile_module: {how: ok}, loop: [1], loop_control: {label: "{{ said.stdout }}"}, failed_when: true}
+"""
+LAST = """
+- {name: A reason, ansible.builtin.fail: {msg: "<failed>{{ said.msg }}</failed>"}}
+"""
+
+
+def play() -> str:
+    failing = [{"name": "Try", "block": [task], "rescue": [GO_ON]} for task in yaml.safe_load(FAILING)]
+    tasks = [*yaml.safe_load(TASKS), *failing, *yaml.safe_load(LAST)]
+    written: str = yaml.safe_dump([{"name": "Hostile", "hosts": "all", "gather_facts": False, "tasks": tasks}])
+    return written
+
+
+GO_ON = {"name": "Go on", "ansible.builtin.set_fact": {"rescued": True}}
 PLACES = ["ok_msg", "fail_msg", "stdout", "stderr", "ok_warning", "ok_deprecation", "fact", "debug", "failed"]
 PLACES += ["display", "display_aside", "display_warning", "display_error", "display_deprecated", "banner"]
 PLACES += ["printed", "printed_aside", "action_failed", "garbage", "unreachable", "command", "command_aside", "other"]
@@ -161,13 +160,14 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / place).mkdir()
         (folder / place / f"{name}.py").write_text(f"{HOSTILE}\n{text}")
     (folder / "says.py").write_text(f"{HOSTILE}\n{COMMAND}")
-    (folder / "play.yml").write_text(PLAY)
+    (folder / "play.yml").write_text(play())
+    (folder / "hosts").write_text("one ansible_connection=local\ntwo ansible_connection=hostile\n")
     return folder
 
 
-def command(folder: Path, book: str, *options: str, program: str = "ansible-playbook") -> list[str]:
-    places = ["-i", "one,two,", "-c", "local", "-e", f"ansible_python_interpreter={sys.executable}"]
-    return [str(Path(sys.executable).with_name(program)), *places, str(folder / book), *options]
+def command(folder: Path, book: str, *options: str) -> list[str]:
+    places = ["-i", str(folder / "hosts"), "-e", f"ansible_python_interpreter={sys.executable}"]
+    return [str(Path(sys.executable).with_name("ansible-playbook")), *places, str(folder / book), *options]
 
 
 def environment(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
