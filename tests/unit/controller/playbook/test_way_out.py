@@ -266,6 +266,47 @@ def read(handle: int, seconds: float) -> bytes | None:
         return None
 
 
+DRAWS = """
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from muster.status.screen import Line
+from muster_controller.playbook.progress import Progress
+from muster_controller.playbook.screens import Screens
+
+
+class ActionModule(ActionBase):
+    def run(self, tmp=None, task_vars=None):
+        screens = Screens(Display(), again=True)
+        screens.redraws = True
+        screens.show([Line(say("screen")), Line(say("marked"), "fail")])
+        screens.end()
+        progress = Progress(Display(), show_rank=0)
+        progress.drawn = True
+        progress.say(say("rank"))
+        progress.finish()
+        return {"changed": False}
+"""
+
+
+def test_a_worker_redraws_its_screen_and_lines_and_shows_nodes_as_text(hostile: Path) -> None:
+    (hostile / "action_plugins/draws.py").write_text(f"{HOSTILE}\n{DRAWS}")
+    (hostile / "draws.yml").write_text("- {hosts: one, gather_facts: false, tasks: [{name: Draw, draws: {}}]}")
+    done = subprocess.run(
+        command(hostile, "draws.yml"),
+        cwd=ROOT,
+        env=environment(hostile, {}),
+        capture_output=True,
+        check=True,
+        timeout=300,
+    )
+    text = done.stdout.decode()
+    for sequence in ("\x1b[?25l\x1b[2J\x1b[H<screen>", "\x1b[K\n", "\x1b[J", "\x1b[?25h", "\r\x1b[2K  <rank>"):
+        assert sequence in text
+        text = text.replace(sequence, "")
+    holds_nothing_to_obey(text)
+
+
 def test_what_is_drawn_keeps_its_sequences_and_nothing_else_does() -> None:
     assert shown("\x1b[2Ka\x1b[0;32mb\x1b[0m\r\nc") == "ab\nc"
     assert shown(Drawn("\x1b[2Ka")) == "\x1b[2Ka"
