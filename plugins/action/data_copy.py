@@ -12,7 +12,6 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.errors import AnsibleActionFail
 
 from muster.shared_data import copying
-from muster.verdict.printable import printable
 from muster.verdict.words import few, gigabytes, plural
 from muster_controller.nodes.connection import connect
 from muster_controller.nodes.messages import Messages
@@ -54,7 +53,7 @@ class ActionModule(ControllerAction):
             listed = self._listed(task, kept)
             return self._result(task, self._done(task, listed), [name for name in names if name not in alive])
         except SourceError as problem:
-            raise AnsibleActionFail(printable("\n".join(problem.problems))) from None
+            raise AnsibleActionFail("\n".join(problem.problems)) from None
         finally:
             messages.close()
 
@@ -82,7 +81,7 @@ class ActionModule(ControllerAction):
         size = gigabytes(sum(listed.sizes))
         all_of_it = f"all of {plural(len(listed.files), 'file')}, {size}"
         if against := task.against(listed):
-            raise AnsibleActionFail(printable("\n".join(self._lines(against))))
+            raise AnsibleActionFail("\n".join(self._lines(against)))
         if not lacking:
             return {"msg": f"{task.target}: {all_of_it}, were on {few([*task.lacks])}; nothing was copied."}
         bytes_of = {name: sum(listed.sizes[at] for at in lack.files) for name, lack in lacking.items()}
@@ -130,10 +129,9 @@ class ActionModule(ControllerAction):
         if not failures:
             if not said.get("failed"):
                 self._shown(said["msg"])
-            msg = printable(said["msg"])
-            return {"outcome": msg.rstrip("."), **said, "msg": msg}
+            return {"outcome": said["msg"].rstrip("."), **said}
         text = "\n".join([*self._lines(failures), said["msg"], "Run the same line again: what is whole stays."])
-        return {**said, "failed": True, "msg": printable(text)}
+        return {**said, "failed": True, "msg": text}
 
     @staticmethod
     def _lines(sentences: Mapping[str, Sequence[str]]) -> list[str]:
@@ -146,4 +144,4 @@ class ActionModule(ControllerAction):
         return reading.values
 
     def _shown(self, line: str) -> None:
-        self._display.display(f"  {printable(line)}")
+        self._display.display(f"  {line}")

@@ -9,18 +9,19 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 from muster.health.node import judge_looks
 from muster.health.subjects import subjects
+from muster_controller.playbook.action import OwnAction
 from muster_controller.playbook.documentation import documented_options
+from muster_controller.playbook.foreign import foreign
 from muster_node.tools.transfer import decode
 
 # Ansible imports this once, and then forks for every node: so the judges are imported once.
 subjects()
 
 
-class ActionModule(ActionBase):
+class ActionModule(OwnAction):
     """What was looked at is not kept: the facts hold what matters of it, without secrets."""
 
     _supports_check_mode = True
@@ -34,5 +35,6 @@ class ActionModule(ActionBase):
                 looks = decode(result.pop("looks"))
             except ValueError as error:
                 raise AnsibleActionFail(f"{request['node']}: the answer cannot be read: {error}") from error
+            foreign(looks)
             result.update(judge_looks(looks, request))
         return result

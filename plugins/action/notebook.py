@@ -11,7 +11,8 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
-from muster.workbench.notebook import Way, changes, lines, problem, said_last, tunnel
+from muster.verdict.foreign import quote
+from muster.workbench.notebook import AnswerError, Notebook, Way, changes, lines, problem, read, said_last, tunnel
 from muster_controller.nodes.connection import connect
 from muster_controller.nodes.program import Program
 from muster_controller.playbook.action import ControllerAction
@@ -40,12 +41,12 @@ class ActionModule(ControllerAction):
         seen = self._ask(node, verb) if verb != "look" else before
         way = way_to(node, own=not options["user"])
         self._show(lines(name, seen, way, options["port"]))
-        shown = {key: seen[key] for key in ("user", "running", "at_boot", "socket", "token_file")}
+        shown = {key: value for key, value in seen.items() if key != "answers"}
         line = tunnel(way, seen["user"], seen["socket"], options["port"]) if way and seen["running"] else ""
         outcome = said_last(name, seen, line, checked=bool(self._task.check_mode and changed))
         return {"changed": changed, "notebook": shown, "outcome": outcome, **({"ssh": line} if line else {})}
 
-    def _ask(self, node: NodeConnection, verb: str) -> dict[str, Any]:
+    def _ask(self, node: NodeConnection, verb: str) -> Notebook:
         cluster = node_variables(self.task_vars, self._templar, self._loader, node.name)
         request = {
             "user": self.options["user"],
@@ -54,8 +55,11 @@ class ActionModule(ControllerAction):
         }
         said = PROGRAM.call(node, verb, request, privileged=bool(self.options["user"]))
         if said.get("error"):
-            raise AnsibleActionFail(f"{node.name}: {said['error']}.")
-        return said
+            raise AnsibleActionFail(f"{node.name} reports: {quote(str(said['error']))}.")
+        try:
+            return read(node.name, said, self.options["user"], str(cluster["cluster_users_root"]))
+        except AnswerError as problem:
+            raise AnsibleActionFail(str(problem)) from None
 
     def _show(self, texts: list[str]) -> None:
         for text in texts:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from ansible.plugins.action import ActionBase
 
 from muster.pytorch import environments
+from muster_controller.playbook.action import OwnAction
 from muster_controller.pytorch.conda_steps import CondaSteps
 from muster_controller.pytorch.environment_steps import EnvironmentSteps
 from muster_controller.pytorch.existing_steps import ExistingSteps
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class ActionModule(ActionBase):
+class ActionModule(OwnAction):
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:

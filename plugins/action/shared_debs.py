@@ -10,11 +10,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible.plugins.action import ActionBase
-
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.packages.debs import Deb, Share, share
+from muster_controller.playbook.action import OwnAction
 from muster_controller.playbook.variables import registered
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 OF_OLD = 2
 
 
-class ActionModule(ActionBase):
+class ActionModule(OwnAction):
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:

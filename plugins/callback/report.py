@@ -15,6 +15,9 @@ from ansible.plugins.callback import CallbackBase
 from muster_controller.launch.job import refuse_code
 from muster_controller.members.onboarding import ONBOARDING
 from muster_controller.nodes.claims import CLAIMS
+from muster_controller.playbook import way_out
+from muster_controller.playbook.foreign import foreign
+from muster_controller.playbook.own_actions import is_foreign, is_on_controller
 from muster_controller.report.reporter import REPORTER, reason
 
 if TYPE_CHECKING:
@@ -33,6 +36,9 @@ DOCUMENTATION = """
 """
 
 
+REASONS = ("msg", "stderr", "results")  # of what a module on a node returns, all that says why it failed
+
+
 class CallbackModule(CallbackBase):
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "notification"
@@ -41,6 +47,7 @@ class CallbackModule(CallbackBase):
 
     def __init__(self) -> None:
         super().__init__()
+        way_out.use()
         self._works = True
 
     def _pass_on(self, report: Callable[[], Any]) -> None:
@@ -72,7 +79,8 @@ class CallbackModule(CallbackBase):
         self._took(result)
 
     def _took(self, result: Any) -> None:
-        self._pass_on(lambda: REPORTER.took(result.result))
+        if is_on_controller(result.task):
+            self._pass_on(lambda: REPORTER.took(result.result))
         if result.task.action == "validate_inventory":
             self._pass_on(lambda: REPORTER.judged(result.result))
         # Whatever comes from a node is no word on who is a member.
@@ -90,14 +98,16 @@ class CallbackModule(CallbackBase):
 
     def _failed(self, result: Any, *, unreachable: bool) -> None:
         once = bool(result.task.run_once) and not unreachable
-        self._pass_on(
-            lambda: ONBOARDING.failed(result.host.get_name(), reason(result.result), result.result, once=once)
-        )
+        content = result.result
+        if is_foreign(result.task):
+            foreign(content)
+            content = {name: content[name] for name in REASONS if name in content}
+        self._pass_on(lambda: ONBOARDING.failed(result.host.get_name(), reason(content), content, once=once))
         self._pass_on(
             lambda: REPORTER.failed(
                 result.host.get_name(),
                 result.task.name or result.task.action,
-                result.result,
+                content,
                 once=once,
                 unreachable=unreachable,
             )

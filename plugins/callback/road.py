@@ -16,8 +16,12 @@ from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 
 from muster.report.last_line import Ending, last_line
 from muster.verdict.commands import COMMAND
+from muster.verdict.printable import printable_parts
 from muster_controller.members.onboarding import ONBOARDING
+from muster_controller.playbook import way_out
 from muster_controller.playbook.command_line import short
+from muster_controller.playbook.foreign import foreign
+from muster_controller.playbook.own_actions import is_foreign, is_on_controller
 from muster_controller.playbook.screens import end_gently
 from muster_controller.playbook.terminal import typed
 from muster_controller.report.reporter import FIRST_CONTACT, REPORTER, UNTRUSTED, reason
@@ -127,6 +131,7 @@ class CallbackModule(DefaultCallback):
 
     def __init__(self) -> None:
         super().__init__()
+        way_out.use()
         self._banner_lock = threading.RLock()
         self._play_to_show: Any = None
         self._timer: threading.Timer | None = None
@@ -258,9 +263,24 @@ class CallbackModule(DefaultCallback):
         if UNTRUSTED in str(result.result.get("msg", "")):
             self._display.display(f"  {self.host_label(result)}: {typed(FIRST_CONTACT)}", color=constants.COLOR_ERROR)
 
+    def v2_runner_item_on_ok(self, result: Any) -> None:
+        _note(result)
+        super().v2_runner_item_on_ok(result)
+
+    def v2_runner_item_on_failed(self, result: Any) -> None:
+        _note(result)
+        super().v2_runner_item_on_failed(result)
+
+    def v2_runner_retry(self, result: Any) -> None:
+        _note(result)
+        super().v2_runner_retry(result)
+
     def _take(self, result: Any) -> None:
         self._last_result = time.monotonic()
         content = result.result
+        _note(result)
+        if not is_on_controller(result.task):
+            return
         self._reminder = str(content.get("reminder") or self._reminder)
         self._closing = content.get("closing") or self._closing
         self._outcome = str(content.get("outcome") or self._outcome)
@@ -271,7 +291,9 @@ class CallbackModule(DefaultCallback):
 
     def _note_failure(self, result: Any) -> None:
         name = self._last_task_name or result.task.get_name().strip()
-        self._failures[result.host.get_name()] = f"'{name}': {reason(result.result).splitlines()[0]}"
+        self._failures[result.host.get_name()] = (
+            f"'{name}': {reason(result.result, quoted=is_foreign(result.task)).splitlines()[0]}"
+        )
 
     def _dump_results(self, result: Mapping[str, Any], *args: Any, **kwargs: Any) -> str:
         shown = {
@@ -281,6 +303,9 @@ class CallbackModule(DefaultCallback):
         if self._display.verbosity < 1:
             shown = {key: value for key, value in shown.items() if key not in FOR_PROGRAMS}
         return str(super()._dump_results(shown, *args, **kwargs))
+
+    def _get_diff(self, difflist: Any) -> str:
+        return way_out.Drawn(super()._get_diff(printable_parts(difflist)))
 
     def _handle_warnings(self, res: dict[str, Any]) -> None:
         warnings = [str(warning) for warning in res.get("warnings") or ()]
@@ -303,7 +328,8 @@ class CallbackModule(DefaultCallback):
     def v2_playbook_on_stats(self, stats: Any) -> None:
         self._end_of_task()
         if not self._is_screen:
-            super().v2_playbook_on_stats(stats)
+            with way_out.own_colors():
+                super().v2_playbook_on_stats(stats)
         # A failure that a rescue dealt with is none in the end.
         ended = {**stats.failures, **stats.dark}
         self._failures = {host: why for host, why in self._failures.items() if host in ended}
@@ -364,6 +390,12 @@ class CallbackModule(DefaultCallback):
             "degraded": constants.COLOR_WARN,
             "unknown": constants.COLOR_WARN,
         }.get(status, constants.COLOR_ERROR)
+
+
+def _note(result: Any) -> None:
+    """What a module on a node wrote is noted before anything of it is shown."""
+    if is_foreign(result.task):
+        foreign(result.result)
 
 
 def _message(result: Mapping[str, Any]) -> str:

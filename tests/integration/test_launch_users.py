@@ -167,7 +167,7 @@ def test_a_launch_that_runs_keeps_all_and_a_busy_manager_is_not_started_anew(
     assert busy.rc == 0, busy.stdout
     said = " ".join(busy.stdout.split())
     assert "the user manager of anna is not in the group muster-launch and " in said
-    assert ", and is not started anew, because sleep (" in said
+    assert ', and is not started anew, because "sleep" (' in said
     assert machine.inside("systemctl", "show", "--property=MainPID", "user@2001.service").stdout == main
 
     left = given(play)

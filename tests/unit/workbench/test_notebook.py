@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from typing import Any
 
 import pytest
 
-from muster.workbench.notebook import Way, changes, lines, problem, said_last, tunnel
+from muster.workbench.notebook import (
+    AnswerError,
+    Notebook,
+    Way,
+    changes,
+    lines,
+    problem,
+    read,
+    said_last,
+    token,
+    tunnel,
+)
 
-SEEN: dict[str, Any] = {
+SEEN: Notebook = {
     "user": "anna",
     "running": True,
     "answers": True,
@@ -55,13 +68,13 @@ def test_why_there_can_be_none(nodes: list[str], wanted: str, port: int, said: s
     ],
 )
 def test_what_would_change(running: bool, at_boot: bool, state: str, wanted_at_boot: bool, expected: bool) -> None:
-    assert changes({"running": running, "at_boot": at_boot}, state, wanted_at_boot) == expected
+    assert changes({**SEEN, "running": running, "at_boot": at_boot}, state, wanted_at_boot) == expected
 
 
 def test_the_line_goes_by_the_bastions_of_the_inventory() -> None:
     assert tunnel(WAY, "anna", SEEN["socket"], 8889) == (
         "ssh -N -L 8889:/run/user/2001/muster-notebook/socket -o ProxyJump=bastion"
-        " -o 'UserKnownHostsFile=/srv/my lab/known_hosts' anna@10.0.0.11"
+        " -o 'UserKnownHostsFile=/srv/my lab/known_hosts' -- anna@10.0.0.11"
     )
 
 
@@ -102,5 +115,69 @@ def test_one_that_does_not_run_is_said_with_what_starts_it() -> None:
         ({}, "", True, "the notebook of anna on node1 is stopped"),
     ],
 )
-def test_the_last_line(seen: dict[str, bool], way: str, checked: bool, said: str) -> None:
+def test_the_last_line(seen: Any, way: str, checked: bool, said: str) -> None:
     assert said_last("node1", {**SEEN, **seen}, way, checked=checked) == said
+
+
+ROOT = "/var/lib/muster/users"
+ANSWER = {**SEEN, "there": True, "launch_user": True}
+EVIL = "-oProxyCommand=touch /tmp/x"
+
+
+def test_an_answer_is_taken_by_its_form_and_the_token_lies_where_the_inventory_has_it() -> None:
+    assert read("node1", ANSWER, "anna", ROOT) == SEEN
+    assert read("node1", {**ANSWER, "token_file": "/x; rm -r ~"}, "", ROOT) == SEEN
+    other = read("node1", {**ANSWER, "user": "a.b@corp"}, "", "/srv/u")
+    assert other == {**SEEN, "user": "a.b@corp", "token_file": "/srv/u/a.b@corp/notebook/token"}
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "asked", "said"),
+    [
+        ("user", EVIL, "anna", f'node1 answered for the user "{EVIL}", and anna was asked for. '),
+        ("user", "ben", "anna", 'node1 answered for the user "ben", and anna was asked for. '),
+        ("user", EVIL, "", f'node1 answered with the user "{EVIL}", which is no name of one. '),
+        ("user", "a\n", "", "node1 answered with the user "),
+        ("user", "a b", "", "node1 answered with the user "),
+        ("user", "$(id)", "", "node1 answered with the user "),
+        ("user", None, "", "node1 answered with the user "),
+        ("socket", "/run/user/1/muster-notebook/socket -oProxyCommand=x", "anna", "node1 answered with the socket "),
+        ("socket", "/run/user/../muster-notebook/socket", "anna", "node1 answered with the socket "),
+        (
+            "socket",
+            "/run/user/\N{ARABIC-INDIC DIGIT ONE}/muster-notebook/socket",
+            "anna",
+            "node1 answered with the socket ",
+        ),
+        ("socket", "localhost:22", "anna", "node1 answered with the socket "),
+        ("running", "yes", "anna", 'node1 answered running with "yes", which is neither yes nor no. '),
+        ("answers", None, "anna", "node1 answered answers with "),
+    ],
+)
+def test_an_answer_in_another_form_is_refused_and_its_node_named(part: str, value: Any, asked: str, said: str) -> None:
+    with pytest.raises(AnswerError) as refused:
+        read("node1", {**ANSWER, part: value}, asked, ROOT)
+    assert str(refused.value).startswith(said)
+
+
+@pytest.mark.parametrize("part", ["user", "socket", "running"])
+def test_an_answer_that_lacks_a_part_is_refused(part: str) -> None:
+    with pytest.raises(AnswerError):
+        read("node1", {name: value for name, value in ANSWER.items() if name != part}, "", ROOT)
+
+
+@pytest.mark.parametrize("line", [tunnel(WAY, EVIL, SEEN["socket"], 8889), token(WAY, EVIL, "/a b/token")])
+def test_ssh_takes_what_is_behind_its_options_for_a_host(line: str) -> None:
+    """Asked of ssh itself, which says what it would do and connects to nobody."""
+    program, *words = shlex.split(line)
+    asked = subprocess.run([program, "-G", *words], capture_output=True, text=True, check=False)
+    assert "proxycommand" not in asked.stdout
+    assert asked.returncode != 0  # no user is called that
+
+
+def test_ssh_takes_the_lines_of_a_user() -> None:
+    for line in (tunnel(WAY, "anna", SEEN["socket"], 8889), token(WAY, "anna", "/a b/token")):
+        program, *words = shlex.split(line)
+        asked = subprocess.run([program, "-G", *words], capture_output=True, text=True, check=True)
+        assert {"user anna", "hostname 10.0.0.11", "proxyjump bastion"} <= set(asked.stdout.splitlines())
+    assert token(Way("h"), "anna", "/a b/token") == """ssh -- anna@h cat ''"'"'/a b/token'"'"''"""

@@ -30,6 +30,7 @@ COMMAND = re.compile(
     )""",
     re.VERBOSE,
 )
+OPTIONS = re.compile(r"(?:\ -{1,2}[\w-]+(?:[ =](?:'[^']*'|(?!-)[^\s']+))?)*")
 
 
 def playbook(path: str, tags: str = "", **variables: object) -> str:
@@ -69,6 +70,12 @@ def tool(name: str) -> str:
     return f"python script/{name}"
 
 
+def whole(command: re.Match[str]) -> str:
+    """A command that was found, with its options."""
+    options = OPTIONS.match(command.string, command.end())
+    return f"{command[0]}{options[0] if options else ''}".rstrip(".,;:)")
+
+
 @dataclass(frozen=True)
 class Terminal:
     """Where commands are typed.
@@ -77,7 +84,8 @@ class Terminal:
     to them. inventories: each -i of the run. folder: the project's, where it is typed elsewhere, such as /srv/muster/.
     books, options: the playbooks of the run, and what was typed behind its inventories. is_somebodys: it belongs to
     somebody who launches for themselves; what they cannot run is an administrator's, whose inventory is another.
-    asks_for_sudo: this run asked for sudo's password (-K), as the next one has to.
+    asks_for_sudo: this run asked for sudo's password (-K), as the next one has to. foreign: commands that nodes wrote
+    in this run; they stay as they are.
     """
 
     prefix: str = ""
@@ -87,6 +95,7 @@ class Terminal:
     options: tuple[str, ...] = ()
     is_somebodys: bool = False
     asks_for_sudo: bool = False
+    foreign: frozenset[str] = frozenset()
 
     def program(self, name: str) -> str:
         return shlex.quote(f"{self.prefix}{name}")
@@ -126,7 +135,14 @@ class Terminal:
             shape["fix"] = {key: self.text(str(one)) for key, one in value["fix"].items()}
         return shape
 
+    def _is_foreign(self, command: re.Match[str]) -> bool:
+        """Whether a node wrote it. A part of it counts as well where it has options: a text may have been cut."""
+        found = whole(command)
+        return found in self.foreign or (found != command[0] and any(one.startswith(found) for one in self.foreign))
+
     def _typed(self, command: re.Match[str]) -> str:
+        if self._is_foreign(command):
+            return command[0]
         if command["again"]:
             return self.command if self.books else command[0]
         if command["books"] and self.is_somebodys and command["books"] not in EVERYBODYS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 # Whole sequences are left out, so that what was coloured can be read: CSI; OSC, DCS, SOS, PM and APC with their texts,
 # which end with BEL or ST; and the short ones. One that does not end becomes visible, as any control character does.
@@ -22,6 +23,15 @@ PICTURES = 0x2400  # where Unicode has a visible character for each of the first
 def printable(text: str) -> str:
     """The text without what a terminal or a page would obey; tab and newline stay, the rest becomes visible."""
     return UNSEEN.sub(_visible, SEQUENCE.sub("", text)) if UNSEEN.search(text) else text
+
+
+def printable_parts(value: Any) -> Any:
+    """The value with every text in it printable, keys included."""
+    if isinstance(value, dict):
+        return {printable_parts(key): printable_parts(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [printable_parts(one) for one in value]
+    return printable(value) if isinstance(value, str) else value
 
 
 def _visible(match: re.Match[str]) -> str:

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..verdict.commands import playbook
+from ..verdict.foreign import quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 WISHES = {"started": True, "stopped": False}
+# What a node answers stands in lines that people run on their own machine: each part has one form, and no other.
+USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}", re.ASCII)
+SOCKET = re.compile(r"/run/user/[0-9]{1,10}/muster-notebook/socket", re.ASCII)
+MOST_SHOWN = 100  # characters
+DISTRUST = "The answer is not used: check the node, because Muster's own program does not write that."
+FLAGS = ("running", "answers", "at_boot")
+
+
+class AnswerError(Exception):
+    """Why a node's answer is not used, as a sentence."""
+
+
+class Notebook(TypedDict):
+    """What a node answered, after it was checked; token_file is where the inventory has it."""
+
+    user: str
+    running: bool
+    answers: bool
+    at_boot: bool
+    socket: str
+    token_file: str
 
 
 @dataclass(frozen=True)
@@ -38,7 +61,35 @@ def problem(nodes: Sequence[str], known: Sequence[str], wanted: str, port: int) 
     return ""
 
 
-def changes(seen: Mapping[str, Any], state: str, at_boot: bool) -> bool:
+def read(node: str, answer: Mapping[str, Any], user: str, users_root: str) -> Notebook:
+    """Check a node's answer. user: who was asked for; empty for who logs in. Raises AnswerError."""
+    found = answer.get("user")
+    if user and found != user:
+        raise AnswerError(f"{node} answered for the user {shown(found)}, and {user} was asked for. {DISTRUST}")
+    if not isinstance(found, str) or not USER.fullmatch(found):
+        raise AnswerError(f"{node} answered with the user {shown(found)}, which is no name of one. {DISTRUST}")
+    socket = answer.get("socket")
+    if not isinstance(socket, str) or not SOCKET.fullmatch(socket):
+        raise AnswerError(f"{node} answered with the socket {shown(socket)}, which is no notebook's. {DISTRUST}")
+    flags = {name: answer.get(name) for name in FLAGS}
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise AnswerError(f"{node} answered {name} with {shown(value)}, which is neither yes nor no. {DISTRUST}")
+    return {
+        "user": found,
+        "running": flags["running"] is True,
+        "answers": flags["answers"] is True,
+        "at_boot": flags["at_boot"] is True,
+        "socket": socket,
+        "token_file": f"{users_root}/{found}/notebook/token",
+    }
+
+
+def shown(value: Any) -> str:
+    return quote(str(value)[:MOST_SHOWN])
+
+
+def changes(seen: Notebook, state: str, at_boot: bool) -> bool:
     """Whether something would change."""
     if state not in WISHES:
         return False
@@ -47,14 +98,14 @@ def changes(seen: Mapping[str, Any], state: str, at_boot: bool) -> bool:
 
 
 def tunnel(way: Way, user: str, socket: str, port: int) -> str:
-    return shlex.join(["ssh", "-N", "-L", f"{port}:{socket}", *way.arguments, f"{user}@{way.host}"])
+    return shlex.join(["ssh", "-N", "-L", f"{port}:{socket}", *way.arguments, "--", f"{user}@{way.host}"])
 
 
 def token(way: Way, user: str, file: str) -> str:
-    return shlex.join(["ssh", *way.arguments, f"{user}@{way.host}", "cat", file])
+    return shlex.join(["ssh", *way.arguments, "--", f"{user}@{way.host}", "cat", shlex.quote(file)])
 
 
-def said_last(node: str, seen: Mapping[str, Any], way: str, *, checked: bool) -> str:
+def said_last(node: str, seen: Notebook, way: str, *, checked: bool) -> str:
     """The last line of the run. way: the line of ssh that leads there. checked: seen before what is left undone."""
     begin = f"the notebook of {seen['user']} on {node}"
     if checked:
@@ -66,7 +117,7 @@ def said_last(node: str, seen: Mapping[str, Any], way: str, *, checked: bool) ->
     return f"{begin} runs; to reach it: {way}" if way else f"{begin} runs"
 
 
-def lines(node: str, seen: Mapping[str, Any], way: Way | None, port: int) -> list[str]:
+def lines(node: str, seen: Notebook, way: Way | None, port: int) -> list[str]:
     user, begin = seen["user"], f"The notebook of {seen['user']} on {node}"
     if not seen["running"]:
         start = playbook("playbooks/notebook.yml", notebook_user=user, notebook_state="started")

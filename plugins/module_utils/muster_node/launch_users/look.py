@@ -87,7 +87,7 @@ def account(name: str, request: Request, group: grp.struct_group | None) -> Seen
         folder_owner=owner_of(f"{request.root}/{name}"),
         manager=manager(main, entry, group) if main else None,
         launches=launches(entry.pw_uid, running),
-        busy=[name_of(pid) for pid in running if not of_manager(pid, main)][:MOST_BUSY],
+        busy=[process.shown(pid) for pid in running if not of_manager(pid, main)][:MOST_BUSY],
         torchrun=may_run(entry, request.torchrun),
     )
 
@@ -143,10 +143,6 @@ def launches(uid: int, running: Iterable[int]) -> list[str]:
     """The launches of an account in its own manager; in no other does a unit of that name count."""
     found = {launch.id for pid in running if (launch := process.launch_at(pid)) and launch.uid == uid}
     return sorted(found)
-
-
-def name_of(pid: int) -> str:
-    return f"{process.read(pid, 'comm').strip() or 'a process'} ({pid})"
 
 
 def may_run(user: pwd.struct_passwd, torchrun: str) -> bool | None:

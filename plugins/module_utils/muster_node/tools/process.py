@@ -64,6 +64,13 @@ def read(pid: int, name: str) -> str:
     return files.text(f"/proc/{pid}/{name}") or ""
 
 
+def shown(pid: int) -> str:
+    """Return what a process calls itself, and its PID, for people. Its user chooses the name: it is quoted."""
+    letters = read(pid, "comm").removesuffix("\n")
+    name = "".join(letter if letter.isprintable() and letter != '"' else "?" for letter in letters).strip()
+    return f'"{name}" ({pid})' if name else f"a process ({pid})"
+
+
 def owner(pid: int) -> str:
     try:
         return files.user_name(os.stat(f"/proc/{pid}").st_uid)

@@ -70,7 +70,7 @@ def _account(account: Account) -> SeenAccount | None:
     except KeyError:
         return None
     running = [pid for pid in process.ids() if process.user_id(pid) == entry.pw_uid]
-    busy = [f"{process.read(pid, 'comm').strip() or 'a process'} ({pid})" for pid in running[:MOST_BUSY]]
+    busy = [process.shown(pid) for pid in running[:MOST_BUSY]]
     return SeenAccount(entry.pw_gecos.partition(",")[0], entry.pw_dir, tuple(busy))
 
 

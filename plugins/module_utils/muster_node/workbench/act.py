@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ansible.module_utils.muster.verdict.foreign import quote
 from ansible.module_utils.muster.workbench import files as domain
 
 from ..tools import files, trust
@@ -22,7 +23,9 @@ def act(plan: Plan, request: Request) -> None:
     for name in plan.stop:
         said = notebook.as_owner(pwd.getpwnam(name), "stop", {"users_root": request.users_root})
         if said.get("error"):
-            raise RefusedError(f"the notebook of {name} was not ended: {said['error']}")
+            raise RefusedError(
+                f"the notebook of {name} was not ended. Its account reports: {quote(str(said['error']))}"
+            )
     if request.present:
         trust.make_folder(request.root)
     for path, text in plan.files.items():

@@ -20,6 +20,7 @@ from muster_controller.launch.elsewhere import find, is_own
 from muster_controller.launch.kept_evidence import END, SNAPSHOT, START, kept, kept_key
 from muster_controller.launch.tails import TAIL
 from muster_controller.nodes.program import Program
+from muster_controller.playbook.foreign import foreign
 
 from .afterwards import Afterwards
 
@@ -171,6 +172,8 @@ def read_end(path: Path, most: int) -> str:
     try:
         with path.open("rb") as stream:
             stream.seek(max(0, path.stat().st_size - most))
-            return stream.read(most).decode("utf-8", "replace")
+            text = stream.read(most).decode("utf-8", "replace")
     except OSError:
         return ""
+    foreign(text)
+    return text

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from muster_controller.playbook.foreign import foreign
 from muster_controller.playbook.node_error import NodeError, one_line
 from muster_node.tools.pack import framed, sent
 from muster_node.tools.program import BOOTSTRAP, answer_in
@@ -63,4 +64,5 @@ class Program:
         if found is None:
             said = one_line(err) or one_line(out) or "nothing"
             raise NodeError(f"{verb} ended with code {code} and said: {said}", reachable=True)
+        foreign(found)
         return found

@@ -10,14 +10,28 @@ from ansible.plugins.action import ActionBase
 
 from muster.verdict.commands import ping
 
+from . import way_out
 from .documentation import documented_options
+from .foreign import foreign
 from .node_error import NodeError
 
 NO_NODES = "The inventory has no gpu_nodes: list the nodes there, as inventory/lab/hosts.yml does."
 NOBODY_REACHED = f"None of the nodes could be reached. See why: {ping('gpu_nodes')}"
 
+# ansible-playbook imports an action before the first worker that runs it, also where none of our callbacks is used.
+way_out.use()
 
-class ControllerAction(ActionBase):
+
+class OwnAction(ActionBase):
+    """What it returns is written on the controller; what a module on a node wrote is noted as foreign."""
+
+    def _execute_module(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        result: dict[str, Any] = super()._execute_module(*args, **kwargs)
+        foreign(result)
+        return result
+
+
+class ControllerAction(OwnAction):
     """Does all of a module's work on the controller: the file in library/ holds its documentation alone."""
 
     _supports_check_mode = True
@@ -39,7 +53,7 @@ class ControllerAction(ActionBase):
         """Return the module's result, by self.options (as documented, with defaults) and self.task_vars."""
 
 
-class FilledIn(ActionBase):
+class FilledIn(OwnAction):
     """Runs the module of the same name on the node, with options that only the inventory knows."""
 
     _supports_check_mode = True

@@ -6,6 +6,8 @@ from typing import Protocol
 
 from muster.verdict.printable import printable
 
+from .foreign import foreign
+
 
 class NodeError(Exception):
     """The node could not be asked, or did not answer sensibly. `reachable` says which."""
@@ -30,5 +32,6 @@ class Way(Protocol):
 
 def one_line(text: str) -> str:
     """The last lines of a message on one printable line, without Ansible's preamble: the reason comes last."""
+    foreign(text)
     reason = text.rpartition("can be reached over ssh: ")[2]
     return " ".join(" ".join(printable(line).split()) for line in reason.strip().splitlines()[-3:])[-400:]

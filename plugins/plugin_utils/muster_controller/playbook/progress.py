@@ -9,9 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from muster.verdict.printable import printable
-
 from .aside import Aside
+from .way_out import Drawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +57,7 @@ class Progress:
 
     def say(self, sentence: str) -> None:
         """Show what may be a node's own words."""
-        self.show(partial(self.line, printable(sentence)))
+        self.show(partial(self.line, sentence))
 
     def line(self, text: str) -> None:
         self.clear()
@@ -113,7 +112,7 @@ class Progress:
 
     def clear(self) -> None:
         if self.drawn:
-            self.display.display("\r\x1b[2K", newline=False, screen_only=True)
+            self.display.display(Drawn("\r\x1b[2K"), newline=False, screen_only=True)
             self.drawn = False
 
     def finish(self) -> None:

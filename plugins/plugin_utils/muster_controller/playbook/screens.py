@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ansible import constants
 from ansible.utils.color import stringc
 
+from muster.verdict.printable import printable
+
 from .progress import parent_has_terminal
+from .way_out import Drawn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,19 +56,22 @@ class Screens:
 
     def show(self, lines: Sequence[Line]) -> None:
         colours = {"ok": constants.COLOR_OK, "warn": constants.COLOR_WARN, "fail": constants.COLOR_ERROR}
-        shown = [stringc(line.text, colours[line.mark]) if line.mark else line.text for line in lines]
+        texts = [printable(line.text) for line in lines]
+        shown = [
+            stringc(text, colours[line.mark]) if line.mark else text for line, text in zip(lines, texts, strict=True)
+        ]
         if not self.redraws:
-            self.display.display("\n".join([*([""] if self.drawn else []), *shown]))
+            self.display.display(Drawn("\n".join([*([""] if self.drawn else []), *shown])))
         else:
             # In one piece, and only where something was before: so that nothing flickers.
             start = HOME if self.drawn else f"{HIDE}{CLEAR}{HOME}"
             whole = "".join(f"{line}{REST_OF_LINE}\n" for line in shown)
-            self.display.display(f"{start}{whole}{REST_OF_SCREEN}", newline=False, screen_only=True)
+            self.display.display(Drawn(f"{start}{whole}{REST_OF_SCREEN}"), newline=False, screen_only=True)
         self.drawn += 1
 
     def end(self) -> None:
         if self.redraws and self.drawn:
-            self.display.display(SHOW, newline=False, screen_only=True)
+            self.display.display(Drawn(SHOW), newline=False, screen_only=True)
 
 
 def end_gently() -> None:

@@ -12,6 +12,7 @@ from ansible import context
 from muster.verdict.commands import COMMAND, Terminal, quotes
 
 from .command_line import inventories, other_options, playbooks, short
+from .foreign import FOREIGN
 from .variables import project_root
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def terminal(options: Mapping[str, Any] | None = None) -> Terminal:
         books=playbooks(given),
         options=other_options(given),
         asks_for_sudo=bool(given.get("become_ask_pass")),
+        foreign=frozenset(FOREIGN),
     )
 
 

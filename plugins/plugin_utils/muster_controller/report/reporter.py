@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.verdict import access
 from muster.verdict.commands import CONTACT_NO_NODE, Terminal, playbook
+from muster.verdict.foreign import quote
 from muster_controller.artifacts import record, runs
 from muster_controller.artifacts.pruning import prune
 from muster_controller.playbook.command_line import short, shown, tags_of
@@ -199,8 +200,8 @@ class Reporter:
 REPORTER = Reporter()
 
 
-def reason(result: Mapping[str, Any]) -> str:
-    """Why a task failed, for people."""
+def reason(result: Mapping[str, Any], *, quoted: bool = False) -> str:
+    """Why a task failed, for people. quoted: the first line of somebody else's words, where they are not explained."""
     items = [item for item in result.get("results") or () if isinstance(item, dict) and item.get("failed")]
     parts: list[Mapping[str, Any]] = [*items] or [result]
     said = [text for part in parts for text in (typed(str(part.get("msg") or ""), part), str(part.get("stderr") or ""))]
@@ -210,7 +211,10 @@ def reason(result: Mapping[str, Any]) -> str:
     what, fix = access.explain(why)
     if what:
         return typed(f"{what}. {fix}")
-    return why.removeprefix("Task failed: ")[:LONGEST_REASON] or "failed"
+    why = why.removeprefix("Task failed: ")[:LONGEST_REASON]
+    if not why:
+        return "failed"
+    return quote(why.splitlines()[0]) if quoted else why
 
 
 def now() -> str:

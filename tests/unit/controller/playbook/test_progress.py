@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 
+from muster_controller.playbook import way_out
 from muster_controller.playbook.progress import ROOM, Progress
 
 
 class Shown:
-    """Stands in for Ansible's display."""
+    """Stands in for Ansible's display, as ansible-playbook has it."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
     def display(self, message: str, **_how: Any) -> None:
-        self.lines.append(message)
+        self.lines.append(way_out.shown(message))
 
 
 def progress(show_rank: int | None = None) -> tuple[Progress, Shown]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -283,26 +284,53 @@ from ansible.module_utils.basic import AnsibleModule
 
 module = AnsibleModule({})
 module.warn("soon: ansible-playbook site.yml --tags baseline")
-module.fail_json(msg="first run ansible-playbook site.yml --tags pytorch")
+module.warn("and ansible-playbook playbooks/retire.yml -e node=node1")
+ours = {"status": "healthy", "text": "HEALTHY: so", "summary": "so"}
+last = "ansible-playbook playbooks/upgrade.yml -e kernel=x"
+module.fail_json(msg="first run ansible-playbook SOMETHING", closing=ours, verdict=ours, stderr=last)
 """
 
 
-@pytest.mark.parametrize("task", ["{stand_in: {}}", "{stand_in: {}, loop: [1]}"], ids=["once", "in a loop"])
-def test_what_a_module_says_on_a_node_is_read_as_it_can_be_typed(tmp_path: Path, task: str) -> None:
-    """A stand-in for a module that says what to type, in a play on this machine."""
+def with_a_stand_in(tmp_path: Path, task: str, command: str, *options: str) -> tuple[str, str, str]:
+    """A module that prints commands, in a play on this machine. Both streams, and how ours begins that has tags."""
     (tmp_path / "library").mkdir()
-    (tmp_path / "library/stand_in.py").write_text(STAND_IN)
+    (tmp_path / "library/stand_in.py").write_text(STAND_IN.replace("SOMETHING", command))
     (tmp_path / "play.yml").write_text(f"- hosts: node1\n  tasks: [{task}]")
     inventory = "gpu_nodes: {hosts: {node1: {ansible_connection: local, ansible_python_interpreter: %s}}}"
-    modules = ("-M", str(tmp_path / "library"))
+    modules = ("-M", str(tmp_path / "library"), *options)
     done = played(tmp_path, inventory % sys.executable, str(tmp_path / "play.yml"), *modules)
     program = Path(sys.executable).with_name("ansible-playbook")
     here = program.relative_to(ROOT) if program.is_relative_to(ROOT) else program
-    site = f"{here} site.yml -i {tmp_path}/rack --tags"
-    assert f"[WARNING]: soon: {site} baseline" in done.stderr
-    assert f"first run {site} pytorch" in " ".join(done.stdout.split())
-    assert "first run ansible-playbook" not in done.stdout
-    assert done.stdout.splitlines()[-1].startswith("STOPPED: ")
+    return done.stdout, done.stderr, f"{here} site.yml -i {tmp_path}/rack --tags"
+
+
+TASKS = pytest.mark.parametrize("task", ["{stand_in: {}}", "{stand_in: {}, loop: [1]}"], ids=["once", "in a loop"])
+
+
+@TASKS
+def test_what_a_module_of_ours_advises_is_read_as_it_can_be_typed(tmp_path: Path, task: str) -> None:
+    """Word for word what muster.verdict.foreign lists, and nothing else that a node writes."""
+    out, err, site = with_a_stand_in(tmp_path, task, "site.yml --tags baseline")
+    assert f"[WARNING]: soon: {site} baseline" in err
+    assert f"first run {site} baseline" in " ".join(out.split())
+    assert "first run ansible-playbook" not in out
+    assert out.splitlines()[-1].startswith("STOPPED: ")
+
+
+@TASKS
+@pytest.mark.parametrize("options", [(), ("-v",)], ids=["plain", "verbose"])
+def test_a_command_of_a_node_is_never_completed_and_its_reason_is_quoted(
+    tmp_path: Path, task: str, options: tuple[str, ...]
+) -> None:
+    command = "playbooks/retire.yml -e node=node1 -e wipe=true"
+    out, err, _ = with_a_stand_in(tmp_path, task, command, *options)
+    words = " ".join((out + err).split())
+    assert "and ansible-playbook playbooks/retire.yml -e node=node1" in words
+    assert f"first run ansible-playbook {command}" in words
+    assert not re.search(r"(retire|upgrade)\.yml -i", words)
+    last = out.splitlines()[-1]
+    assert last.startswith(f"STOPPED: node1 at 'stand_in': \"first run ansible-playbook {command}\"")
+    assert "HEALTHY" not in last
 
 
 def test_trouble_with_the_page_is_a_warning_and_no_failure(tmp_path: Path) -> None:

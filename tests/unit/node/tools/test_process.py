@@ -6,6 +6,7 @@ import os
 import pwd
 import signal
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -124,3 +125,15 @@ def test_what_is_a_launch() -> None:
     assert process.LAUNCH_ID.match(LAUNCH)
     assert not process.LAUNCH_ID.match(f"{LAUNCH}.kept")
     assert process.LAUNCH_UNIT.format(LAUNCH) == f"muster-launch-{LAUNCH}.service"
+
+
+def test_the_name_that_a_process_gives_itself_is_quoted() -> None:
+    name = '\x1b[2Jx" (1), run'  # the kernel keeps 15 bytes of it
+    wait = f"open('/proc/self/comm', 'w').write({name!r}); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", wait], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"\n"
+        assert process.read(child.pid, "comm") == f"{name}\n"
+        assert process.shown(child.pid) == f'"?[2Jx? (1), run" ({child.pid})'
+        child.kill()
+    assert process.shown(child.pid) == f"a process ({child.pid})"

@@ -1,0 +1,323 @@
+"""Every way from a node's text to the terminal: real runs of ansible-playbook in which everything is hostile."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from muster.verdict.printable import UNSEEN
+from muster_controller.playbook.way_out import Drawn, own_colors, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).parents[4]
+# Clears the screen, sets the clipboard, goes up a line, conceals, overwrites the line, turns the direction, ends a
+# sequence that nobody began, rings, and splits a line; C1 controls do the same in one character.
+FOUL = (
+    "\x1b[2J\x1b]52;c;ZXZpbA==\x07\x1b[1A\x1b[8m\x1b[35;45mX\rY\u202eZ\u2066\x00\x08\x07\x0b\x0c\x7f\x85\u2028"
+    "\x9b2J\x9d52;c;eA==\x9c\x90q\x9c\x1bc\x1b"
+)
+GOOD = "日本 中文 é"
+OWN_COLOR = re.compile(r"\x1b\[(?:[01];3[0-7]|0)m")
+HOSTILE = (
+    f"FOUL = {FOUL!r}\nGOOD = {GOOD!r}\n\n\ndef say(place):\n    return f'<{{place}}>{{FOUL}}{{GOOD}}</{{place}}>'\n"
+)
+MODULE = """
+from ansible.module_utils.basic import AnsibleModule
+
+module = AnsibleModule(argument_spec={"how": {"type": "str"}, "item": {"type": "str"}}, supports_check_mode=True)
+how = module.params["how"]
+if how == "raise":
+    raise RuntimeError(say("traceback"))
+if how == "garbage":
+    print(say("garbage"))
+    raise SystemExit(1)
+module.warn(say(f"{how}_warning"))
+module.deprecate(say(f"{how}_deprecation"), version="9.9")
+facts = {"hostile_fact": say("fact")}
+diff = [
+    {"before": say("before"), "after": say("after"), "before_header": say("from"), "after_header": say("to")},
+    {"prepared": say("prepared")},
+    {"before": {"a": say("before_mapping")}, "after": {"a": 1}},
+]
+said = {"msg": say(f"{how}_msg"), "stdout": say("stdout"), "stderr": say("stderr"), "other": [say("other")]}
+if how == "fail":
+    module.fail_json(**said)
+module.exit_json(changed=True, ansible_facts=facts, diff=diff, **said)
+"""
+ACTION = """
+import sys
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+
+class ActionModule(ActionBase):
+    def run(self, tmp=None, task_vars=None):
+        display = Display()
+        display.display(say("display"), color="red")
+        display.display(say("display_aside"), stderr=True)
+        display.warning(say("display_warning"))
+        display.error(say("display_error"))
+        display.deprecated(say("display_deprecated"), version="9.9")
+        display.banner(say("banner"))
+        display.v(say("verbose"))
+        display.vvv(say("very_verbose"), host=say("host"))
+        print(say("printed"))
+        print(say("printed_aside"), file=sys.stderr)
+        raise AnsibleActionFail(say("action_failed"))
+"""
+CONNECTION = """
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.connection import ConnectionBase
+
+DOCUMENTATION = "name: hostile\\nauthor: test\\nshort_description: x\\ndescription: [x]\\noptions: {}\\n"
+
+
+class Connection(ConnectionBase):
+    transport = "hostile"
+    has_pipelining = True
+
+    def _connect(self):
+        raise AnsibleConnectionFailure(say("unreachable"))
+
+    exec_command = put_file = fetch_file = close = lambda self, *a, **k: self._connect()
+"""
+COMMAND = """
+import os
+
+os.write(1, say("command").encode())
+os.write(2, say("command_aside").encode())
+raise SystemExit(1)
+"""
+TASKS = """
+- {name: Nobody there, ansible.builtin.ping: {}, when: inventory_hostname == "two"}
+- {name: Every part of a result, hostile_module: {how: ok}, register: said}
+- name: "A title: {{ said.msg }}"
+  ansible.builtin.debug: {var: hostile_fact}
+- {name: Debug, ansible.builtin.debug: {msg: "<debug>{{ said.msg }}</debug>"}}
+- {name: Stats, ansible.builtin.set_stats: {data: {stats: "{{ said.msg }}"}}}
+"""
+# Each of them fails, and the next one runs all the same.
+FAILING = """
+- name: Items
+  hostile_module: {how: "{{ item }}"}
+  loop: [ok, fail]
+  loop_control: {label: "{{ said.msg }}"}
+- {name: A failure, hostile_module: {how: fail}}
+- {name: A traceback, hostile_module: {how: raise}}
+- {name: Garbage, hostile_module: {how: garbage}}
+- {name: An action, hostile_action: {}}
+- name: A command
+  ansible.builtin.command: {argv: ["{{ ansible_playbook_python }}", "{{ playbook_dir }}/says.py"]}
+  check_mode: false
+- {name: A second try, hostile_module: {how: fail}, retries: 1, delay: 0, until: false}
+- {name: An assertion, ansible.builtin.assert: {that: false, fail_msg: "{{ said.msg }}"}}
+- {name: A file, hostile_module: {how: ok}, loop: [1], loop_control: {label: "{{ said.stdout }}"}, failed_when: true}
+"""
+LAST = """
+- {name: A reason, ansible.builtin.fail: {msg: "<failed>{{ said.msg }}</failed>"}}
+"""
+
+
+def play() -> str:
+    failing = [{"name": "Try", "block": [task], "rescue": [GO_ON]} for task in yaml.safe_load(FAILING)]
+    tasks = [*yaml.safe_load(TASKS), *failing, *yaml.safe_load(LAST)]
+    written: str = yaml.safe_dump([{"name": "Hostile", "hosts": "all", "gather_facts": False, "tasks": tasks}])
+    return written
+
+
+GO_ON = {"name": "Go on", "ansible.builtin.set_fact": {"rescued": True}}
+PLACES = ["ok_msg", "fail_msg", "stdout", "stderr", "ok_warning", "ok_deprecation", "fact", "debug", "failed"]
+PLACES += ["display", "display_aside", "display_warning", "display_error", "display_deprecated", "banner"]
+PLACES += ["printed", "printed_aside", "action_failed", "garbage", "unreachable", "command", "command_aside", "other"]
+WITH_DIFF = ["before", "after", "from", "to", "prepared"]
+VERBOSE = ["verbose", "very_verbose", "host"]
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a playbook in which whatever can be hostile is."""
+    folder = tmp_path_factory.mktemp("hostile")
+    for place, name, text in (
+        ("library", "hostile_module", MODULE),
+        ("action_plugins", "hostile_action", ACTION),
+        ("connection_plugins", "hostile", CONNECTION),
+    ):
+        (folder / place).mkdir()
+        (folder / place / f"{name}.py").write_text(f"{HOSTILE}\n{text}")
+    (folder / "says.py").write_text(f"{HOSTILE}\n{COMMAND}")
+    (folder / "play.yml").write_text(play())
+    (folder / "hosts").write_text("one ansible_connection=local\ntwo ansible_connection=hostile\n")
+    return folder
+
+
+def command(folder: Path, book: str, *options: str) -> list[str]:
+    places = ["-i", str(folder / "hosts"), "-e", f"ansible_python_interpreter={sys.executable}"]
+    return [str(Path(sys.executable).with_name("ansible-playbook")), *places, str(folder / book), *options]
+
+
+def environment(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
+    config = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_CONNECTION_PLUGINS": f"{folder}/connection_plugins"}
+    return {"PATH": "/usr/bin:/bin", "HOME": str(folder), "LC_ALL": "C.UTF-8", "TERM": "xterm", **config, **more}
+
+
+def holds_nothing_to_obey(text: str, *, colored: bool = False) -> None:
+    """Fail where the text holds anything that a terminal obeys, but for the ends of lines and our own colours."""
+    plain = OWN_COLOR.sub("", text) if colored else text
+    found = UNSEEN.search(plain)
+    assert not found, repr(plain[max(0, found.start() - 60) : found.end() + 20])
+
+
+@pytest.mark.parametrize(
+    ("options", "more", "places"),
+    [
+        pytest.param((), {}, PLACES, id="plain"),
+        pytest.param(("--check", "--diff"), {"ANSIBLE_FORCE_COLOR": "1"}, [*PLACES, *WITH_DIFF], id="diff_in_color"),
+        pytest.param(("-vvv", "--diff"), {}, [*PLACES, *WITH_DIFF, *VERBOSE], id="verbose"),
+        pytest.param(
+            (), {"ANSIBLE_CALLBACK_RESULT_FORMAT": "json", "ANSIBLE_SHOW_CUSTOM_STATS": "1"}, PLACES, id="json"
+        ),
+        pytest.param(("-v",), {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default"}, PLACES, id="without_road"),
+        pytest.param(("-v",), {"ANSIBLE_STDOUT_CALLBACK": "minimal"}, [], id="minimal"),
+        pytest.param(("-v",), {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.tree"}, [], id="quiet"),
+    ],
+)
+def test_no_text_of_a_node_is_obeyed(
+    hostile: Path, options: tuple[str, ...], more: dict[str, str], places: list[str]
+) -> None:
+    done = subprocess.run(
+        command(hostile, "play.yml", *options),
+        cwd=ROOT,
+        env=environment(hostile, more),
+        capture_output=True,
+        check=False,
+        timeout=300,
+    )
+    out, err = (stream.decode() for stream in (done.stdout, done.stderr))
+    for text in (out, err):
+        holds_nothing_to_obey(text, colored="ANSIBLE_FORCE_COLOR" in more)
+    everything = out + err
+    assert GOOD in everything or not places
+    # The test would prove nothing of a place whose text is not shown at all.
+    assert [place for place in places if f"<{place}>" not in everything] == []
+    if "ANSIBLE_FORCE_COLOR" in more:
+        assert OWN_COLOR.search(out)  # those that we give stay
+
+
+def test_a_question_is_printable_too(hostile: Path) -> None:
+    """Through a terminal, as a person has it: the prompt, its answer, and everything that a terminal changes."""
+    (hostile / "asks.yml").write_text(
+        textwrap.dedent(
+            """
+            - hosts: one
+              gather_facts: false
+              tasks:
+                - {name: A result, hostile_module: {how: ok}, register: said}
+                - {name: A question, ansible.builtin.pause: {prompt: "<prompt>{{ said.msg }}</prompt>"}}
+                - {name: After it, ansible.builtin.debug: {msg: "<answered>{{ said.msg }}</answered>"}}
+            """
+        )
+    )
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        ["setsid", "--ctty", "--wait", *command(hostile, "asks.yml")],
+        cwd=ROOT,
+        env=environment(hostile, {}),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    ) as run:
+        os.close(theirs)
+        text, ends = b"", time.monotonic() + 100
+        while time.monotonic() < ends and (piece := read(ours, seconds=0.5)) is not None:
+            text += piece
+            if b"</prompt>" in text and b"<answered>" not in text:
+                os.write(ours, b"\r")  # once more where it came too early: Ansible drops what was typed before it asks
+        run.kill()
+        assert run.wait() == 0, text
+    out = text.decode().replace("\r\n", "\n")
+    assert "<prompt>" in out
+    assert "<answered>" in out
+    # What the terminal itself is told after an answer is Ansible's own.
+    holds_nothing_to_obey(re.sub(r"(?:\x1b\[)?\r(?:\x1b\[)?(?:\x1b\[K)?", "", out), colored=True)
+
+
+def read(handle: int, seconds: float) -> bytes | None:
+    """What there is within that time; None when nobody has the other end any more."""
+    if not select.select([handle], [], [], seconds)[0]:
+        return b""
+    try:
+        return os.read(handle, 65536)
+    except OSError:
+        return None
+
+
+DRAWS = """
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from muster.status.screen import Line
+from muster_controller.playbook.progress import Progress
+from muster_controller.playbook.screens import Screens
+
+
+class ActionModule(ActionBase):
+    def run(self, tmp=None, task_vars=None):
+        screens = Screens(Display(), again=True)
+        screens.redraws = True
+        screens.show([Line(say("screen")), Line(say("marked"), "fail")])
+        screens.end()
+        progress = Progress(Display(), show_rank=0)
+        progress.drawn = True
+        progress.say(say("rank"))
+        progress.finish()
+        return {"changed": False}
+"""
+
+
+def test_a_worker_redraws_its_screen_and_lines_and_shows_nodes_as_text(hostile: Path) -> None:
+    (hostile / "action_plugins/draws.py").write_text(f"{HOSTILE}\n{DRAWS}")
+    (hostile / "draws.yml").write_text("- {hosts: one, gather_facts: false, tasks: [{name: Draw, draws: {}}]}")
+    done = subprocess.run(
+        command(hostile, "draws.yml"),
+        cwd=ROOT,
+        env=environment(hostile, {}),
+        capture_output=True,
+        check=True,
+        timeout=300,
+    )
+    text = done.stdout.decode()
+    for sequence in ("\x1b[?25l\x1b[2J\x1b[H<screen>", "\x1b[K\n", "\x1b[J", "\x1b[?25h", "\r\x1b[2K  <rank>"):
+        assert sequence in text
+        text = text.replace(sequence, "")
+    holds_nothing_to_obey(text)
+
+
+def test_what_is_drawn_keeps_its_sequences_and_nothing_else_does() -> None:
+    assert shown("\x1b[2Ka\x1b[0;32mb\x1b[0m\r\nc") == "ab\nc"
+    assert shown(Drawn("\x1b[2Ka")) == "\x1b[2Ka"
+    with own_colors():
+        assert shown("\x1b[2K\x1b[0;32mb\x1b[0m\x1b]0;t\x07") == "\x1b[0;32mb\x1b[0m"
+    assert shown("\x1b[0;32mb") == "b"
+
+
+def test_a_hundred_thousand_lines_cost_next_to_nothing() -> None:
+    lines = [f"changed: [node{number}] => (item=package-{number})" for number in range(100_000)]
+    began = time.thread_time()
+    for line in lines:
+        shown(line)
+    assert time.thread_time() - began < 5  # under 0.2 s on a quiet machine
