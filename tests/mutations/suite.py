@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SUITES = {"unit": ["script/test", "unit"], "default": ["script/test"]}
 # A unit test that a mutation has wait for ever is ended by name; those on machines have waits of their own.
 OPTIONS = {"unit": "-o faulthandler_timeout=200 -o faulthandler_exit_on_timeout=true", "default": ""}
+# Of the run that this one is started in, or left from this one's start.
+OWN = {"PYTHONPATH", "MUSTER_TEST_ONLY", "MUSTER_TEST_UNSTEADY"}
 GRACE = 300  # seconds for script/test to remove its machines
 
 
@@ -48,7 +50,7 @@ class ScriptTest:
             return found
 
     def run(self, argv: list[str], stage: str, tests: Sequence[str] = ()) -> Outcome:
-        env = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "MUSTER_TEST_ONLY"}}
+        env = {key: value for key, value in os.environ.items() if key not in OWN}
         env |= {
             "ANSIBLE_CONFIG": str(self.checkout / "ansible.cfg"),
             "MUSTER_TEST_READY": "yes",
