@@ -11,7 +11,7 @@ from muster.net_probe.cluster import Cluster
 from muster.net_probe.links import Link, Node
 from muster_controller.nodes.streams import LONGER, MOMENT, Streams, good_ports, rate, read_pairs
 
-SERVED = {
+SERVED: dict[str, dict[str, Any]] = {
     "node1": {"port": 29500, "ephemeral": [40001], "interfaces": {}, "physical": []},
     "node2": {"port": None, "ephemeral": [40002], "interfaces": {}, "physical": []},
 }
