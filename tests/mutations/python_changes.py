@@ -15,18 +15,7 @@ from mutations.mutant import Candidate, Change
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-OPPOSITES: dict[type[ast.cmpop], tuple[str, str]] = {
-    ast.Eq: ("==", "!="),
-    ast.NotEq: ("!=", "=="),
-    ast.Lt: ("<", "<="),
-    ast.LtE: ("<=", "<"),
-    ast.Gt: (">", ">="),
-    ast.GtE: (">=", ">"),
-    ast.In: ("in", "not in"),
-    ast.NotIn: ("not in", "in"),
-    ast.Is: ("is", "is not"),
-    ast.IsNot: ("is not", "is"),
-}
+OPPOSITES = {"==": "!=", "<": "<=", ">": ">=", "in": "not in", "is": "is not"}
 DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
 TYPES_ONLY = {"TypeVar", "NewType", "ParamSpec"}
 
@@ -86,7 +75,8 @@ class Finder:
             case ast.BoolOp():
                 yield from self.between("logic", node.values, "or", "and")
             case ast.Compare(ops=[op]):
-                yield from self.between("compare", [node.left, *node.comparators], *OPPOSITES[type(op)])
+                old = written(op)
+                yield from self.between("compare", [node.left, *node.comparators], old, opposite(old))
             case ast.Constant():
                 yield from self.constant(node)
             case ast.stmt():
@@ -135,6 +125,16 @@ class Finder:
                 yield self.replace("constant", node, '""' if text else '"mutant"')
             case bytes() as text:
                 yield self.replace("constant", node, 'b""' if text else 'b"mutant"')
+
+
+def written(op: ast.cmpop) -> str:
+    """Return the operator as a source has it."""
+    name = ast.Name("x")
+    return ast.unparse(ast.Compare(name, [op], [name])).removeprefix("x ").removesuffix(" x")
+
+
+def opposite(old: str) -> str:
+    return {**OPPOSITES, **{new: was for was, new in OPPOSITES.items()}}[old]
 
 
 def names(node: ast.expr | None, wanted: set[str]) -> bool:

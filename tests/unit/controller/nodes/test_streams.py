@@ -1,0 +1,97 @@
+"""Rates between nodes: who is asked to send to whom, and what of the answers is used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from answering_nodes import AnsweringNodes
+from muster.net_probe.cluster import Cluster
+from muster.net_probe.links import Link, Node
+from muster_controller.nodes.streams import LONGER, MOMENT, Streams, good_ports, rate, read_pairs
+
+SERVED: dict[str, dict[str, Any]] = {
+    "node1": {"port": 29500, "ephemeral": [40001], "interfaces": {}, "physical": []},
+    "node2": {"port": None, "ephemeral": [40002], "interfaces": {}, "physical": []},
+}
+
+
+def cluster(**ports: dict[int, str]) -> Cluster:
+    """Two nodes. ports: of the link from each of them to the other."""
+    nodes = [Node(name, f"10.0.0.{name[-1]}", "eth0", served) for name, served in SERVED.items()]
+    links = [
+        Link("node1", "node2", ports.get("node1", {29500: "refused", 40002: "ok"})),
+        Link("node2", "node1", ports.get("node2", {29500: "ok"})),
+    ]
+    return Cluster(nodes, links, "node1", 29500, ["node1", "node2"])
+
+
+def answered(there: Any, back: Any) -> dict[str, Any]:
+    return {"pairs": {"node2": {"there": there, "back": back}}}
+
+
+def test_both_directions_are_measured_by_one_and_what_is_slow_once_more() -> None:
+    again = {"pairs": {"node1": {"there": 3e9, "back": 8e9}}}
+    asked = AnsweringNodes({("node1", "pair"): [answered(9e9, 1e9)], ("node2", "pair"): [again]})
+    seen = cluster()
+    Streams(asked, "secret", SERVED).measure(seen)
+    (first, verb, request), (second, _, longer) = asked.asked
+    assert (first, verb, second, longer["seconds"]) == ("node1", "pair", "node2", LONGER)
+    assert request == {
+        "token": "secret",
+        "node": "node1",
+        "port": 29500,
+        "seconds": MOMENT,
+        "peers": [{"node": "node2", "address": "10.0.0.2", "port": 40002}],
+    }
+    assert [(link.origin, link.rate, link.twice) for link in seen.links] == [("node1", 9e9, True), ("node2", 3e9, True)]
+
+
+def test_what_is_as_fast_in_both_directions_is_measured_once() -> None:
+    asked = AnsweringNodes({("node1", "pair"): [answered(9e9, 9e9)]})
+    seen = cluster()
+    Streams(asked, "secret", SERVED).measure(seen)
+    assert [(name, request["seconds"]) for name, _, request in asked.asked] == [("node1", MOMENT)]
+    assert [link.twice for link in seen.links] == [False, False]
+
+
+def test_a_link_keeps_the_better_of_two_rates() -> None:
+    asked = AnsweringNodes({("node1", "pair"): [answered(5e9, 5e9), answered(4e9, 6e9)]})
+    seen, streams = cluster(), Streams(asked, "secret", SERVED)
+    for _ in range(2):
+        both = streams.pairs(seen, {"node1": ["node2"]}, MOMENT)
+        assert both == [("node1", "node2"), ("node2", "node1")]
+    assert (seen.link("node1", "node2").rate, seen.link("node2", "node1").rate) == (5e9, 6e9)
+
+
+def test_a_node_without_the_launchs_port_serves_on_another() -> None:
+    asked = AnsweringNodes({("node2", "pair"): [{"pairs": {"node1": {"there": 1e9, "back": None}}}]})
+    seen = cluster()
+    assert Streams(asked, "secret", SERVED).pairs(seen, {"node2": ["node1"]}, 1.0) == [("node2", "node1")]
+    ((_, _, request),) = asked.asked
+    assert (request["port"], request["peers"]) == (40002, [{"node": "node1", "address": "10.0.0.1", "port": 29500}])
+    assert seen.link("node1", "node2").rate is None
+
+
+def test_where_no_call_comes_through_nobody_is_asked() -> None:
+    asked = AnsweringNodes({})
+    Streams(asked, "secret", SERVED).measure(cluster(node1={40002: "dropped"}, node2={29500: "refused"}))
+    assert asked.asked == []
+
+
+@pytest.mark.parametrize("data", [None, [], {}, {"pairs": []}, {"pairs": {"node2": "fast"}}, {"pairs": {"node3": {}}}])
+def test_what_is_no_answer_is_none(data: Any) -> None:
+    assert read_pairs(data, ["node2"]) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "usable"),
+    [(5, 5.0), (0, 0.0), (2.5, 2.5), (-1, None), (float("inf"), None), (float("nan"), None), (True, None), ("5", None)],
+)
+def test_a_rate_is_a_number_of_bits(value: Any, usable: float | None) -> None:
+    assert rate(value) == usable
+
+
+def test_a_port_is_good_where_the_call_came_through() -> None:
+    assert good_ports({1: "ok", 2: "dropped", 3: "ok"}) == [1, 3]
