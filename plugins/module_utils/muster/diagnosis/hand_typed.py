@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .evidence import Agent, CaseShape, LaunchNode, NodeEnd, RankEnd
     from .launched import Gathered
 
-BOOK = "playbooks/diagnose.yml"
 PORT = 29500  # torchrun's own
 LATEST = 60.0  # seconds between the start of the first launcher and that of the last one of the same launch
 
@@ -108,13 +107,13 @@ def typed_by(agents: Mapping[str, Sequence[Agent]]) -> dict[str, list[str]]:
 def also(launches: Mapping[str, list[str]], accounts: Mapping[str, list[str]], chosen: str = "") -> str:
     """What runs beside the one that is chosen, and how it is diagnosed; "" for nothing."""
     said = [
-        f"launch {one} on {few(nodes)}: {playbook(BOOK, launch=one)}"
+        f"launch {one} on {few(nodes)}: {playbook('playbooks/diagnose.yml', launch=one)}"
         for one, nodes in launches.items()
         if one != chosen
     ]
     for one, nodes in accounts.items():
         name = one if NAME.match(one) else "an account with an unusual name"
-        how = f": {playbook(BOOK, account=one)}" if NAME.match(one) else ""
+        how = f": {playbook('playbooks/diagnose.yml', account=one)}" if NAME.match(one) else ""
         said += [f"torchrun of {name} on {few(nodes)}{how}"] if one != chosen else []
     return f"Running{' as well' if chosen else ''}: {few(said, '; ')}" if said else ""
 
