@@ -25,6 +25,12 @@ options:
         C(slurm-*.out). No node is asked.
     type: str
     default: ""
+  account:
+    description:
+      - Account whose C(torchrun) is diagnosed, which runs on the nodes now and was begun without Muster. Without it, a
+        C(torchrun) of an account outside of the cluster is only listed if there is a launch of the cluster to diagnose.
+    type: str
+    default: ""
   live:
     description: Whether only a launch that runs now is diagnosed, and not the last one where there is none.
     type: bool

@@ -66,7 +66,6 @@ GROUPS = {
 }
 # In the place of what a cause names.
 EXAMPLES = {
-    "'{node}'": "node2",
     "{node}": "node2",
     "{peer}": "node1",
     "{rank}": "3",
@@ -108,6 +107,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from muster.diagnosis.model import Cause, Question, Text
+    from muster.verdict.commands import OnNode
 
 
 def page() -> str:
@@ -177,7 +177,7 @@ def _command(command: str) -> str:
 
 def _cause(cause: Cause) -> str:
     """What it is, what shows it and what fixes it. A command that shows it and is the next one to type is said once."""
-    said: set[str] = set()
+    said: set[str | OnNode] = set()
     shows = " ".join(_shows((*cause.confirm, *cause.support), said))
     fix = f"- Fix: {_lower(_words(cause.fix))}"
     if cause.command and cause.command not in said:
@@ -187,17 +187,18 @@ def _cause(cause: Cause) -> str:
     )
 
 
-def _shows(questions: Sequence[Question], said: set[str]) -> Iterator[str]:
+def _shows(questions: Sequence[Question], said: set[str | OnNode]) -> Iterator[str]:
     for question in questions:
         command = "" if question.command in said else question.command
         said.add(command)
         yield f"{_words(question.asks)} ({_shown(command)})" if command else _words(question.asks)
 
 
-def _shown(command: str) -> str:
+def _shown(command: str | OnNode) -> str:
     """A command as people type it: of what a cause names, commands ask for the head node's name alone."""
-    command = command.replace("{what}", "node1")
-    words = shlex.split(_examples(command))
+    if not isinstance(command, str):
+        command = command.filled({**{name.strip("{}"): example for name, example in EXAMPLES.items()}, "what": "node1"})
+    words = shlex.split(command)
     if "ansible.builtin.command" not in words:
         return f"`{_words(command)}`"
     return f"on {words[1]} `{'sudo ' if '--become' in words else ''}{words[-1]}`"

@@ -17,8 +17,9 @@ from muster.diagnosis.foreign import Known, case_of_logs
 from muster.diagnosis.site_rules import asked, open_questions
 from muster.diagnosis.words import diagnosis, outcome
 from muster.launch.plan import NodeSpec, PlanError
+from muster.launch.unit import is_launch_id
 from muster_controller.artifacts.keeping import Keeping
-from muster_controller.artifacts.runs import read_json, run_folder
+from muster_controller.artifacts.runs import history, read_json, run_folder
 from muster_controller.diagnosis.afterwards import SECONDS
 from muster_controller.diagnosis.diagnosing import keep
 from muster_controller.diagnosis.foreign_logs import read_logs
@@ -77,22 +78,28 @@ class ActionModule(ControllerAction):
             raise AnsibleActionFail(" ".join(exc.problems)) from exc
 
     def running(self, kept: Path, cluster: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What runs on the nodes now: a launch of Muster's, or one that somebody has typed; None for neither."""
+        """What runs on the nodes now: a launch of Muster's, or one that somebody has typed; None for neither, or where
+        somebody has to say which one is meant."""
         messages = opened({name: connect(self, name, self.task_vars) for name in self.nodes}, AGENTS)
         with (interruption := Interruption()):
             there = RunningElsewhere(messages, self.nodes)
             self.silent = there.silent
-            case = there.case(self.specs(), lambda: interruption.came)
-            seen = (
-                None
-                if case is None
-                else self.site_asked(case, messages, cluster, there.silent, lambda: interruption.came)
-            )
+            here = [path.name for path in history(kept) if (path / "plan.json").is_file()]
+            last = bool(here) and not self.options["live"]
+            chosen = there.choice(here, accounts_of(cluster), self.options["account"], has_last=last)
+            seen = None
+            if chosen.user:
+                case = there.case(chosen.user, self.specs(), lambda: interruption.came)
+                seen = self.site_asked(case, messages, cluster, there.silent, lambda: interruption.came)
         messages.close()
+        if chosen.ask:
+            return self.nothing(typed(chosen.ask))
+        if chosen.remark:
+            Display().display(f"  {typed(chosen.remark)}")
         if seen is not None:
+            Display().display(f"  What is diagnosed is a torchrun that {chosen.user} has begun without Muster")
             return self.decided(seen, run_folder(kept))
-        launches = there.musters()
-        return self.known(launches[0], kept, cluster) if launches else None
+        return self.known(chosen.launch, kept, cluster) if chosen.launch else None
 
     def specs(self) -> dict[str, NodeSpec]:
         return {
@@ -104,6 +111,8 @@ class ActionModule(ControllerAction):
         """A launch of Muster's, running or over. Raises PlanError."""
         if not launch_id:
             return self.nothing("No launch was begun from here, and none is named: give one with -e launch=ID")
+        if not is_launch_id(launch_id):
+            raise AnsibleActionFail(f"{launch_id!r} is no launch ID: one is such as 20261127-093142-1df3")
         folder = kept / launch_id
         verdict = read_json(folder / "verdict.json")
         kept_one = kept_case(folder)
@@ -147,3 +156,9 @@ class ActionModule(ControllerAction):
         if folder.is_dir():
             keep(folder, case.seen, said, Keeping(Display().warning))
         return {"diagnosis": said, "artifacts": str(folder), "outcome": outcome(said)}
+
+
+def accounts_of(cluster: Mapping[str, Any]) -> list[str]:
+    """Of those who launch here."""
+    people = cluster.get("launch_users") or []
+    return [str(cluster["cluster_user"]), *(str(one["name"] if isinstance(one, dict) else one) for one in people)]

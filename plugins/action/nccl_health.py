@@ -10,7 +10,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from ansible.errors import AnsibleActionFail
 
-from muster.health.node import judge_looks
+from muster.health.node import NodeHealth, judge_looks
 from muster.health.subjects import subjects
 from muster_controller.playbook.action import OwnAction
 from muster_controller.playbook.documentation import documented_options
@@ -29,12 +29,15 @@ class ActionModule(OwnAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, request = self.validate_argument_spec(documented_options("nccl_health"))
-        result.update(self._execute_module(module_name="nccl_health", module_args=request, task_vars=task_vars))
-        if "looks" in result:
-            try:
-                looks = decode(result.pop("looks"))
-            except ValueError as error:
-                raise AnsibleActionFail(f"{request['node']}: the answer cannot be read: {error}") from error
-            foreign(looks)
-            result.update(judge_looks(looks, request))
+        answer = self._execute_module(module_name="nccl_health", module_args=request, task_vars=task_vars)
+        # What is concluded is concluded here: a node that answers with findings of its own has none.
+        result.update({name: value for name, value in answer.items() if name not in NodeHealth.__required_keys__})
+        if result.get("failed") or result.get("unreachable"):
+            return result
+        try:
+            looks = decode(result.pop("looks"))
+        except (KeyError, ValueError) as error:
+            raise AnsibleActionFail(f"{request['node']}: the answer cannot be read: {error}") from error
+        foreign(looks)
+        result.update(judge_looks(looks, request))
         return result

@@ -297,6 +297,9 @@ class ActionModule(ControllerAction):
         def say(text: str) -> None:
             progress.say(typed(redaction.text(text)))
 
+        def quote(text: str) -> None:
+            progress.say(redaction.text(text))
+
         def keep(plan: dict[str, Any]) -> str:
             path = folder / "plan.json"
             return keeping.surely(path, lambda: write_json(path, masked(plan, redaction)))
@@ -304,7 +307,7 @@ class ActionModule(ControllerAction):
         progress.say(headline(plan))
         settings = settings_of(options, cluster, self.project, self.image)
         names = list(task_vars["groups"]["gpu_nodes"])
-        launch = WatchedLaunch(launches, lambda name: connect(self, name, task_vars), say, settings, names)
+        launch = WatchedLaunch(launches, lambda name: connect(self, name, task_vars), say, quote, settings, names)
         if options["stop"] or options["attach"]:
             came = launch.stop(plan) if options["stop"] else launch.attach(plan)
         else:

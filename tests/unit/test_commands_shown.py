@@ -53,7 +53,6 @@ ON_NODES = {
     "id": "coreutils, of every Ubuntu and Debian",
     "ip": "iproute2, of every Ubuntu and Debian server",
     "journalctl": "systemd, without which nothing is launched",
-    "kill": "procps, of every Ubuntu and Debian server",
     "ldconfig": "libc-bin, of every Ubuntu and Debian",
     "nvidia-smi": "nvidia-utils, which the driver brings: without it no rank has a GPU",
     "ping": "iputils-ping, of every Ubuntu and Debian server",
@@ -116,7 +115,10 @@ def constants(call: ast.Call) -> str:
         if word.arg
     }  # but for **given, of which only a run knows the names
     assert isinstance(call.func, ast.Name)
-    written: str = getattr(commands, call.func.id)(*positional, **named)
+    written = getattr(commands, call.func.id)(*positional, **named)
+    if isinstance(written, commands.OnNode):
+        return written.filled({**dict.fromkeys(written.places, "X"), written.at: "X"})
+    assert isinstance(written, str)
     return written
 
 
@@ -141,7 +143,7 @@ def calls_of(path: Path, text: str) -> Iterator[Shown]:
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and (node.module or "").endswith("verdict.commands")
         for name in node.names
-    } & {"playbook", "again", "on_node", "ping", "tool"}
+    } & {"playbook", "again", "on_node", "OnNode", "ping", "tool"}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in imported:
             yield Shown(f"{path.relative_to(ROOT)}:{node.lineno}", constants(node))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
 from muster.diagnosis import hand_typed
 from muster.diagnosis.case import Case
 from muster.diagnosis.causes import CAUSES
@@ -39,7 +41,7 @@ def agent(place: int, ranks: Sequence[int] = (), state: str = "S", **more: Any) 
 
 
 def test_what_was_typed_is_the_launch() -> None:
-    typed = hand_typed.one_launch({"node2": [agent(1, (2, 3), "T")], "node1": [agent(0, (0, 1))]})
+    typed = hand_typed.one_launch({"node2": [agent(1, (2, 3), "T")], "node1": [agent(0, (0, 1))]}, "ada")
     assert [one.node for one in typed] == ["node1", "node2"]
     case = Case(hand_typed.case_shape(typed, SPECS, Gathered()))
     launch = case.launch
@@ -51,7 +53,7 @@ def test_what_was_typed_is_the_launch() -> None:
 
 
 def test_ranks_that_have_not_begun_are_reckoned() -> None:
-    typed = hand_typed.one_launch({"node1": [agent(0)], "node2": [agent(1)]})
+    typed = hand_typed.one_launch({"node1": [agent(0)], "node2": [agent(1)]}, "ada")
     shape = hand_typed.case_shape(typed, SPECS, Gathered())
     assert [one["rank"] for one in shape["ranks"]] == [0, 1, 2, 3]
 
@@ -64,17 +66,80 @@ def test_one_launch_is_not_another() -> None:
         "node2": [agent(1), agent(0, user="bob")],
         "node3": [agent(1, started=10.0)],
     }
-    assert [(one.node, one.agent["started"]) for one in hand_typed.one_launch(agents)] == [
+    assert [(one.node, one.agent["started"]) for one in hand_typed.one_launch(agents, "ada")] == [
         ("node1", 1000.0),
         ("node2", 1001.0),
     ]
-    assert hand_typed.musters(agents) == ["20260101-120000-abcd"]
-    assert hand_typed.one_launch({"node1": [of_muster]}) == []
+    assert hand_typed.of_muster(agents) == {"20260101-120000-abcd": ["node1"]}
+    assert hand_typed.one_launch({"node1": [of_muster]}, "ada") == []
 
 
 def test_the_head_node_is_where_most_were_told() -> None:
     odd = agent(1)
     odd["argv"] = ["torchrun", "--nnodes=3", "--node-rank=2", "--rdzv-endpoint=[2001:db8::1]:29601", "train.py"]
-    typed = hand_typed.one_launch({"node1": [agent(0)], "node2": [agent(1)], "node3": [odd]})
+    typed = hand_typed.one_launch({"node1": [agent(0)], "node2": [agent(1)], "node3": [odd]}, "ada")
     assert hand_typed.most(one.head for one in typed) == ("192.0.2.1", 29600)
     assert typed[-1].head == ("2001:db8::1", 29601)
+
+
+# ---------------------------------------------------------------- which one, where no launch is named
+
+FIRST, SECOND = "20260101-120000-abcd", "20260101-130000-abcd"
+DIAGNOSE = "ansible-playbook playbooks/diagnose.yml -e"
+
+
+def of_muster(launch_id: str) -> Agent:
+    return agent(0, user="muster", unit=f"muster-launch-{launch_id}.service")
+
+
+def choose(agents: dict[str, list[Agent]], here: Sequence[str] = (), wanted: str = "", *, last: bool = True) -> Any:
+    return hand_typed.choose(agents, here, {"muster", "ada"}, wanted, has_last=last)
+
+
+def test_a_launch_of_musters_goes_before_any_process_of_that_name() -> None:
+    """Anybody with a login on the nodes can have more of them than the launch has."""
+    agents = {"node1": [agent(0, user="eve"), of_muster(FIRST)], "node2": [agent(1, user="eve")]}
+    said = f"Running as well: torchrun of eve on node1, node2: {DIAGNOSE} account=eve"
+    assert choose(agents) == hand_typed.Choice(launch=FIRST, remark=said)
+
+
+def test_an_account_of_the_cluster_goes_before_another_one() -> None:
+    agents = {"node1": [agent(0, user="eve"), agent(0)], "node2": [agent(1, user="eve")]}
+    found = choose(agents)
+    assert found.user == "ada"
+    assert "torchrun of eve on node1, node2" in found.remark
+
+
+def test_another_account_is_taken_where_nothing_else_is_meant_or_where_it_is_asked_for() -> None:
+    agents = {"node1": [agent(0, user="eve")]}
+    found = choose(agents)
+    assert (found.launch, found.user, found.ask) == ("", "", "")
+    assert found.remark == f"Running: torchrun of eve on node1: {DIAGNOSE} account=eve"
+    assert choose(agents, last=False) == choose(agents, wanted="eve") == hand_typed.Choice(user="eve")
+    assert choose(agents, wanted="bob") == hand_typed.Choice(ask="No torchrun of bob runs on any node.")
+
+
+def test_of_several_somebody_has_to_say_which() -> None:
+    agents = {"node1": [of_muster(FIRST)], "node2": [of_muster(SECOND)]}
+    assert choose(agents, [SECOND]).launch == SECOND
+    assert choose(agents) == hand_typed.Choice(
+        ask=f"Several launches run. Running: launch {FIRST} on node1: {DIAGNOSE} launch={FIRST};"
+        f" launch {SECOND} on node2: {DIAGNOSE} launch={SECOND}"
+    )
+    assert "torchrun of muster on node2" in choose({"node1": [agent(0)], "node2": [agent(1, user="muster")]}).ask
+    assert choose({}) == hand_typed.Choice()
+
+
+@pytest.mark.parametrize("name", ["-eve", "e ve", "eve;id", "{{ 1 }}", "eve\x1b[2J"])
+def test_an_account_with_an_odd_name_is_in_no_command(name: str) -> None:
+    found = choose({"node1": [agent(0, user=name)]})
+    assert found.remark == "Running: torchrun of an account with an unusual name on node1"
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["muster-launch-../../../x.service", "muster-launch-x.service", f"muster-launch-{FIRST}.service/../x", FIRST],
+)
+def test_what_has_no_id_is_no_launch_of_musters(unit: str) -> None:
+    """Its id becomes the folder in which the diagnosis is kept."""
+    assert hand_typed.of_muster({"node1": [agent(0, unit=unit)]}) == {}

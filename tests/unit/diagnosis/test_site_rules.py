@@ -17,6 +17,7 @@ from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import decide
 from muster.diagnosis.model import Place
 from muster.diagnosis.site_reading import File, rules_of
+from muster.verdict.commands import OnNode
 from sparse import case_of
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def test_where_commands_are_off_it_is_not_looked_and_what_to_type_is_known(examp
     [question] = [one for cause in example.causes for one in cause.confirm]
     answer = question.look(example.of(case_of(LOST).seen), Place("node2"))
     assert (answer.word, "diagnose_rules_commands" in answer.text) == ("not looked", True)
-    assert question.command.endswith("-a 'findmnt --noheadings /storage'")
+    assert isinstance(question.command, OnNode)
+    assert question.command.filled({"node": "node2"}).endswith("-a 'findmnt --noheadings /storage'")
 
 
 def test_of_no_node_in_particular_all_are_asked(example: Rules) -> None:

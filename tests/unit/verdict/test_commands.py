@@ -57,7 +57,7 @@ def test_a_command_is_found_and_typed_once(written: str, here: Terminal) -> None
 
 def test_what_is_written_is_what_a_shell_takes() -> None:
     assert WRITTEN[0] == "ansible-playbook site.yml --tags pytorch"
-    assert WRITTEN[3] == "ansible-playbook site.yml --tags baseline -e 'cluster_user=a b'"
+    assert WRITTEN[3] == 'ansible-playbook site.yml --tags baseline -e \'{"cluster_user": "a b"}\''
     assert WRITTEN[4] == "ansible node1 -m ansible.builtin.command -a 'ip route get 10.0.0.2'"
     assert WRITTEN[5] == "ansible 'node[1:2]' --become -m ansible.builtin.command -a 'ss -ltnp'"
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..net_probe.blame import blame, couples
 from ..verdict.check import Check
+from ..verdict.commands import shell
 from ..verdict.words import few, plural
 from .collectives import listed
 from .reports import number
@@ -210,7 +211,9 @@ def pairs(reports: Reports) -> Iterator[Said]:
             share.node,
             text,
             "Look at its cable, its port on the switch, and what else uses the link",
-            f"ip -s link show {interface}" if (interface := interface_of(reports, share.node)) else "ip -s link",
+            shell("ip -s link show {interface}", interface=interface)
+            if (interface := interface_of(reports, share.node))
+            else "ip -s link",
             peer=share.peer,
             observed=gbps(max(slow)),
             expected=gbps(least),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check
+from ..verdict.commands import shell
 from ..verdict.finding import evidence
 from ..verdict.words import few
 from .collectives import listed
@@ -152,7 +153,7 @@ def reason_of(said: list[str], ports: list[str]) -> tuple[str, str, str]:
     """Why NCCL talks over sockets, what to do, and what to type."""
     if name := set_by(said, "NCCL_IB_DISABLE", "NCCL_NET"):
         text = f"Take {name} out of launch_env or of the file that sets it:"
-        return f"{name} is set", text, f"grep -n {name} /etc/nccl.conf ~/.nccl.conf"
+        return f"{name} is set", text, shell("grep -n {name} /etc/nccl.conf ~/.nccl.conf", name=name)
     words = "\n".join(said)
     if "Failed to open lib" in words:
         text = "Install the library on the node, or set health_verbs and run the step gpu_stack again:"
@@ -198,7 +199,11 @@ def direct(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator
             continue
         said, has = reasons(facts, ranks), offered(facts, ranks)
         if name := set_by(said, "NCCL_NET_GDR_LEVEL"):
-            why, fix, command = f"{name} is set", f"Take {name} out of what sets it:", f"grep -n {name} /etc/nccl.conf"
+            why, fix, command = (
+                f"{name} is set",
+                f"Take {name} out of what sets it:",
+                shell("grep -n {name} /etc/nccl.conf", name=name),
+            )
         elif has.get("peermem") is False:
             why, fix, command = (
                 "nvidia_peermem is not loaded",
@@ -263,7 +268,7 @@ def links(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator[
                 node,
                 f"its GPUs have NVLink, and its ranks talk over {ways_text}{why}",
                 f"Take {name} out of what sets it:" if name else "Look at the links, and at what NCCL says:",
-                f"grep -n {name} /etc/nccl.conf ~/.nccl.conf" if name else "nvidia-smi topo -m",
+                shell("grep -n {name} /etc/nccl.conf ~/.nccl.conf", name=name) if name else "nvidia-smi topo -m",
                 evidence=evidence("NCCL", "; ".join(said_by)[:400]),
             )
     if seen and not bad:

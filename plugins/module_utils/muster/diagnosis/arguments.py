@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +21,12 @@ SHARED = {
 }
 OWN = {"node_rank": "--node-rank", "nproc_per_node": "--nproc-per-node"}
 KNOWN = {**SHARED, **OWN}
+HOST = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]{0,252}")
+
+
+def is_host(text: str) -> bool:
+    """Whether a text that a log or a process gives as a host can be the name or the address of one."""
+    return HOST.fullmatch(text) is not None
 
 
 def arguments(argv: Sequence[str]) -> dict[str, str]:

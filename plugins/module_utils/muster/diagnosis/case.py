@@ -109,6 +109,11 @@ class Case:
         looked = (self.seen[part] for part in ("start", "end", "snapshots", "agents", "ran"))
         return self.launch["how"] == "log" and not any(looked)
 
+    def is_in_the_inventory(self, node: str) -> bool:
+        """A log names hosts as it likes; of those that are nodes here, the address is known."""
+        known = self.planned.get(node)
+        return known is not None and (self.launch["how"] != "log" or bool(known["address"]))
+
     # ------------------------------------------------------------ records
 
     def record(self, node: str) -> Record | None:

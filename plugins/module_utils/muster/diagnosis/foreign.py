@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, NamedTuple
 
-from .arguments import arguments
+from .arguments import arguments, is_host
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -175,7 +175,8 @@ def sorted_out(texts: Mapping[str, str], names: Mapping[str, str], *, tasks_are_
             lines.add(host or node, part, tasks_are_ranks=tasks_are_ranks)
         for match in SUMMARY.finditer(without_prefixes(text)):
             at = seconds(match["time"])
-            lines.ends[int(match["rank"])] = (match["host"], int(match["local"]), int(match["code"]), at)
+            host = match["host"] if is_host(match["host"]) else ""
+            lines.ends[int(match["rank"])] = (host, int(match["local"]), int(match["code"]), at)
     return lines
 
 
@@ -250,12 +251,12 @@ def world_size(texts: Iterable[str], told: Mapping[str, str], per_node: int, lin
 def meeting(texts: Iterable[str], told: Mapping[str, str]) -> tuple[str, int]:
     """The address and the port at which the nodes meet."""
     host, _, port = told.get("rdzv_endpoint", "").partition(":")
-    if not host:
+    if not is_host(host):
         host, port = told.get("master_addr", ""), told.get("master_port", "")
-    if not host:
+    if not is_host(host):
         match = next((found for text in texts if (found := MEETING.search(text))), None)
-        host, port = (match["host"], match["port"]) if match else ("", "")
-    return host, number(port)
+        host, port = (match["host"], match["port"]) if match else ("", port)
+    return host if is_host(host) else "", number(port)
 
 
 # ---------------------------------------------------------------- where ranks were
@@ -269,7 +270,7 @@ def participants(
     A rank is where a line of it, or torchrun's summary, says. How many are on a node is believed only where it is said.
     """
     addresses = {one.node: one.address for one in known}
-    seen = {**lines.places, **{rank: node_named(names, one[0]) for rank, one in lines.ends.items()}}
+    seen = {**lines.places, **{rank: node_named(names, one[0]) for rank, one in lines.ends.items() if one[0]}}
     spoken = dict.fromkeys((*lines.by_node, *(node for node, _ in lines.by_local)))
     unplaced = [one.node for one in known if one.node in spoken and one.node not in seen.values()]
     count = max(number(told.get("nnodes", "")), -(-world // per_node) if per_node else 0)

@@ -9,18 +9,21 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..launch.answers import NAME
 from ..launch.launchers import TORCHRUN
-from .arguments import arguments
+from ..launch.unit import launch_of
+from ..verdict.commands import playbook
+from ..verdict.words import few
+from .arguments import arguments, is_host
 from .launched import SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from ..launch.plan import NodeSpec
     from .evidence import Agent, CaseShape, LaunchNode, NodeEnd, RankEnd
     from .launched import Gathered
 
-MUSTERS = "muster-launch-"  # the beginning of the units of its launches
 PORT = 29500  # torchrun's own
 LATEST = 60.0  # seconds between the start of the first launcher and that of the last one of the same launch
 
@@ -37,7 +40,8 @@ class Typed(NamedTuple):
         """Address and port of the head node; as far as it was told."""
         address, _, port = self.told.get("rdzv_endpoint", "").rpartition(":")
         address = self.told.get("master_addr") or address
-        return address.strip("[]"), number(self.told.get("master_port") or port) or PORT
+        address = address.strip("[]")
+        return address if is_host(address) else "", number(self.told.get("master_port") or port) or PORT
 
     @property
     def place(self) -> int:
@@ -50,26 +54,81 @@ class Typed(NamedTuple):
         return number(self.told.get("nproc_per_node", "")) or len(self.agent["ranks"]) or 1
 
 
-def musters(agents: Mapping[str, Sequence[Agent]]) -> list[str]:
-    """The ids of Muster's own launches among them."""
-    units = (agent["unit"] for all_of in agents.values() for agent in all_of)
-    found = (unit.removeprefix(MUSTERS).removesuffix(".service") for unit in units if unit.startswith(MUSTERS))
-    return list(dict.fromkeys(found))
+class Choice(NamedTuple):
+    """Which of what runs is diagnosed where no launch is named. launch: of Muster's, its id. user: the account whose
+    hand-typed launch it is. ask: why there is no choice, with the commands that make one. remark: what else runs."""
+
+    launch: str = ""
+    user: str = ""
+    ask: str = ""
+    remark: str = ""
 
 
-def one_launch(agents: Mapping[str, Sequence[Agent]]) -> list[Typed]:
-    """Of those that others have begun, the launchers of the launch that has most of them, by node rank."""
-    typed = [
+def choose(
+    agents: Mapping[str, Sequence[Agent]], here: Collection[str], known: Collection[str], wanted: str, *, has_last: bool
+) -> Choice:
+    """Muster's own launches first, then what an account of the cluster has typed. Anybody with a login can name a
+    process torchrun, so that of another account is taken only where nothing else could be meant, or where it is asked
+    for. here: launches that were begun from this controller. known: accounts of the cluster. wanted: the account that
+    is asked for. has_last: whether the last launch is diagnosed where nothing is chosen."""
+    launches, accounts = of_muster(agents), typed_by(agents)
+    if wanted:
+        return Choice(user=wanted) if wanted in accounts else Choice(ask=f"No torchrun of {wanted} runs on any node.")
+    mine = [one for one in launches if one in here] or list(launches)
+    theirs = [one for one in accounts if one in known] or ([] if has_last else list(accounts))
+    if len(mine) == 1:
+        return Choice(launch=mine[0], remark=also(launches, accounts, mine[0]))
+    if not mine and len(theirs) == 1:
+        return Choice(user=theirs[0], remark=also(launches, accounts, theirs[0]))
+    if mine or theirs:
+        return Choice(ask=f"Several launches run. {also(launches, accounts)}")
+    return Choice(remark=also(launches, accounts))
+
+
+def of_muster(agents: Mapping[str, Sequence[Agent]]) -> dict[str, list[str]]:
+    """The nodes of each of Muster's own launches among them, by its id."""
+    found: dict[str, list[str]] = {}
+    for node, all_of in agents.items():
+        for launch in dict.fromkeys(launch_of(agent["unit"]) for agent in all_of):
+            if launch:
+                found.setdefault(launch, []).append(node)
+    return found
+
+
+def typed_by(agents: Mapping[str, Sequence[Agent]]) -> dict[str, list[str]]:
+    """The nodes of each account that has begun a launcher by hand; those with the most nodes first."""
+    found: dict[str, list[str]] = {}
+    for node, all_of in agents.items():
+        for user in dict.fromkeys(agent["user"] for agent in all_of if not launch_of(agent["unit"])):
+            found.setdefault(user, []).append(node)
+    return dict(sorted(found.items(), key=lambda one: -len(one[1])))
+
+
+def also(launches: Mapping[str, list[str]], accounts: Mapping[str, list[str]], chosen: str = "") -> str:
+    """What runs beside the one that is chosen, and how it is diagnosed; "" for nothing."""
+    said = [
+        f"launch {one} on {few(nodes)}: {playbook('playbooks/diagnose.yml', launch=one)}"
+        for one, nodes in launches.items()
+        if one != chosen
+    ]
+    for one, nodes in accounts.items():
+        name = one if NAME.match(one) else "an account with an unusual name"
+        how = f": {playbook('playbooks/diagnose.yml', account=one)}" if NAME.match(one) else ""
+        said += [f"torchrun of {name} on {few(nodes)}{how}"] if one != chosen else []
+    return f"Running{' as well' if chosen else ''}: {few(said, '; ')}" if said else ""
+
+
+def one_launch(agents: Mapping[str, Sequence[Agent]], user: str) -> list[Typed]:
+    """The launchers of the launch that this account has typed, by node rank."""
+    theirs = [
         Typed(node, agent, arguments(agent["argv"]))
         for node, all_of in agents.items()
         for agent in all_of
-        if not agent["unit"].startswith(MUSTERS)
+        if agent["user"] == user and not launch_of(agent["unit"])
     ]
-    users = Counter(one.agent["user"] for one in typed)
-    if not users:
+    if not theirs:
         return []
-    user = users.most_common(1)[0][0]
-    theirs = sorted((one for one in typed if one.agent["user"] == user), key=lambda one: -one.agent["started"])
+    theirs.sort(key=lambda one: -one.agent["started"])
     # The newest of each node, of those that began together: an older one is another launch.
     newest = {one.node: one for one in reversed(theirs) if one.agent["started"] > theirs[0].agent["started"] - LATEST}
     return sorted(newest.values(), key=lambda one: one.place)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from ..verdict.commands import OnNode
     from .case import Case
 
     # Where a cause may be, for the symptoms that make it a candidate.
@@ -120,21 +121,21 @@ def not_looked(why: str) -> Answer:
 @dataclass(frozen=True)
 class Question:
     """id: dotted. asks: in words, about {node}, {peer}, {rank} and {what}. command: what a person types to see it, in
-    the form of verdict/commands.py, with the same names; "" where nothing can be typed."""
+    the form of verdict/commands.py; on a node, with the same names; "" where nothing can be typed."""
 
     id: str
     asks: str
     look: Callable[[Case, Place], Answer]
-    command: str = ""
+    command: str | OnNode = ""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """says, fix, command: with {node}, {peer}, {rank}, {what}, {address}, {port} (of the head node). symptoms: ids that
-    make it a candidate. places: where it may be, for these symptoms. confirm: one yes proves it. support: two make it
-    likely. refute: one yes rules it out. decisive: symptoms, among the last words, that alone make it likely.
-    instead_of: causes that it explains, and is said in place of. separates: the question, by its id, whose answer would
-    tell it from others; that of the first which was not looked at where there is none.
+    """says, fix, and a command on a node: with {node}, {peer}, {rank}, {what}, {address}, {port} (of the head node).
+    symptoms: ids that make it a candidate. places: where it may be, for these symptoms. confirm: one yes proves it.
+    support: two make it likely. refute: one yes rules it out. decisive: symptoms, among the last words, that alone make
+    it likely. instead_of: causes that it explains, and is said in place of. separates: the question, by its id, whose
+    answer would tell it from others; that of the first which was not looked at where there is none.
     """
 
     id: str
@@ -145,7 +146,7 @@ class Cause:
     symptoms: tuple[str, ...]
     places: Places
     confirm: tuple[Question, ...]
-    command: str = ""
+    command: str | OnNode = ""
     support: tuple[Question, ...] = ()
     refute: tuple[Question, ...] = ()
     decisive: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..verdict.commands import on_node, playbook
+from ..verdict.commands import OnNode, playbook
 from .model import Question, no, not_looked, yes
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def state_of(states: str, asks: str, name: str) -> Question:
                 return yes(f"rank {shot['rank']} was in state {shot['state']}{where}", "/proc before the stop")
         return no("states " + ", ".join(sorted({shot["state"] for shot in shots})), "/proc before the stop")
 
-    return Question(name, asks, look, on_node("{node}", "ps -eo pid,stat,wchan:20,user,args"))
+    return Question(name, asks, look, OnNode("ps -eo pid,stat,wchan:20,user,args"))
 
 
 def shots_at(case: Case, place: Place) -> list[RankShot]:

@@ -24,7 +24,7 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..verdict.commands import on_node
+from ..verdict.commands import OnNode
 from ..verdict.printable import printable
 from .case import Case
 from .causes import CAUSES
@@ -130,7 +130,7 @@ def answered_by(command: Command, asks: str) -> Question:
         why = case.seen.get("unanswered", {}).get(silent[0], {}).get(command.question, "")
         return not_looked(why or case.seen["not_looked"].get(silent[0], NOT_RUN))
 
-    return Question(command.question, asks, look, on_node("{node}", shlex.join(command.argv)))
+    return Question(command.question, asks, look, OnNode(shlex.join(command.argv)))
 
 
 def nodes_of(case: Case, place: Place) -> list[str]:

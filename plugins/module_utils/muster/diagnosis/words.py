@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, TypedDict
 from ..verdict.finding import evidence, fix_with
 from ..verdict.printable import printable
 from ..verdict.words import few
+from .arguments import is_host
 from .decide import CONFIRMED, LIKELY
 from .model import NEAREST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..verdict.commands import OnNode
     from ..verdict.finding import Evidence, Fix
     from .case import Case
     from .decide import Decided, Judged
@@ -27,6 +29,9 @@ MOST_CANDIDATES = 6
 MOST_RULED_OUT = 12
 EVERY_NODE = "every node"
 NOWHERE = "no node: nothing that was seen distinguishes one from the others"
+NAMES = "node|peer|rank|what|address|port"
+PLACES = re.compile(rf" \(\{{what\}}\)|\{{({NAMES})\}}")
+ADVISED = re.compile(rf"(['\"]?)\{{({NAMES})\}}\1")
 
 
 class Said(TypedDict):
@@ -122,7 +127,7 @@ def said(case: Case, one: Judged) -> Said:
         "rank": one.place.rank,
         "says": printable(filled(case, one, one.cause.says)),
         "proofs": shown or (against if one.word not in (CONFIRMED, LIKELY) else []),
-        "fix": fix_with(filled(case, one, one.cause.fix), filled(case, one, one.cause.command)),
+        "fix": fix_with(advice(case, one), command_of(case, one, one.cause.command)),
         "open": [
             printable(f"{question.id}: {answer.text}")
             for question, answer in one.answers
@@ -132,18 +137,53 @@ def said(case: Case, one: Judged) -> Said:
 
 
 def filled(case: Case, one: Judged, text: str) -> str:
-    """The text with the place's names in it."""
+    """The text with the place's names in it; each placeholder is filled once, whatever its value holds."""
+    values = values_of(case, one)
+    return PLACES.sub(
+        lambda found: values[found[1]] if found[1] else f" ({what})" if (what := values["what"]) else "", text
+    )
+
+
+def advice(case: Case, one: Judged) -> str:
+    """The text of the fix. A site's own may hold a command: what a log or a node printed stands in it as one quoted
+    word, unless it is a plain one."""
+    values = values_of(case, one)
+    for name in ("what", "address"):
+        if values[name] and not is_host(values[name]):
+            values[name] = shlex.quote(values[name])
+    return ADVISED.sub(lambda found: in_quotes(found[1], values[found[2]]), one.cause.fix)
+
+
+def in_quotes(mark: str, value: str) -> str:
+    """The value, in the quotes that stand around its placeholder, or in those that it has itself."""
+    return value if value.startswith("'") else f"{mark}{value}{mark}"
+
+
+def command_of(case: Case, one: Judged, command: str | OnNode) -> str:
+    """What a person types; "" where a name in it is none, or that of no node of the inventory."""
+    if isinstance(command, str):
+        return command
+    values = values_of(case, one)
+    if one.everywhere:
+        values["node"] = case.head
+    named = [values[name] for name in (*command.places, command.at) if name in values]
+    if not all(map(is_host, named)) or not case.is_in_the_inventory(values[command.at]):
+        return ""
+    return command.filled(values)
+
+
+def values_of(case: Case, one: Judged) -> dict[str, str]:
+    """By placeholder, what stands in its place."""
     rank = "" if one.place.rank is None else str(one.place.rank)
     node = one.place.node or (case.node_of(one.place.rank) if one.place.rank is not None else "")
-    return (
-        text.replace("'{node}'", shlex.quote(case.head if one.everywhere else node))
-        .replace("{node}", EVERY_NODE if one.everywhere else node)
-        .replace("{peer}", one.place.peer)
-        .replace("{rank}", rank)
-        .replace(" ({what})" if not one.place.what else "{what}", one.place.what)
-        .replace("{address}", case.launch["master_addr"])
-        .replace("{port}", str(case.launch["master_port"]))
-    )
+    return {
+        "node": EVERY_NODE if one.everywhere else node,
+        "peer": one.place.peer,
+        "rank": rank,
+        "what": one.place.what,
+        "address": case.launch["master_addr"],
+        "port": str(case.launch["master_port"]),
+    }
 
 
 # ---------------------------------------------------------------- five lines
@@ -226,10 +266,10 @@ def ruled_out(case: Case, decided: Decided) -> str:
 def to_type(case: Case, decided: Decided) -> str:
     if decided.causes:
         one = decided.causes[0]
-        fix, command = filled(case, one, one.cause.fix), filled(case, one, one.cause.command)
+        fix, command = advice(case, one), command_of(case, one, one.cause.command)
         return f"{fix}: {command}" if command else fix
     for one in decided.candidates:
         for question in one.open_questions:
-            if question.command:
-                return f"to tell these apart: {filled(case, one, question.command)}"
+            if command := command_of(case, one, question.command):
+                return f"to tell these apart: {command}"
     return "no further look is known; keep the logs"

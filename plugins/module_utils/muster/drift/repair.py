@@ -58,10 +58,16 @@ def by_hand(one: Difference) -> str:
     if one.check is not checks.VERSION or name.startswith("linux-image-") or not PACKAGE.fullmatch(name):
         return ""
     if one.expected == installed.NONE:
-        return on_node(one.node, f"apt-get remove --yes {name}", become=True)
+        return on_node(one.node, "apt-get remove --yes {name}", name=name, become=True)
     if not PACKAGE.fullmatch(one.expected):
         return ""
-    return on_node(one.node, f"apt-get install --yes --allow-downgrades {name}={one.expected}", become=True)
+    return on_node(
+        one.node,
+        "apt-get install --yes --allow-downgrades {name}={expected}",
+        name=name,
+        expected=one.expected,
+        become=True,
+    )
 
 
 def plan(

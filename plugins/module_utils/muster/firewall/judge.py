@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..verdict.check import Check
-from ..verdict.commands import playbook
+from ..verdict.commands import playbook, shell
 from ..verdict.finding import evidence
 from . import table as firewall_table
 from .netfilter import Chain, Rule, Tables, parse_save, walk_tables
@@ -284,7 +284,7 @@ def judge_boot(request: Request, look: Look) -> list[Finding]:
         )
     elif look.own_live is not None and not look.own_at_boot:
         summary = "the table inet muster is in force, but not after a restart"
-        command = f"systemctl enable {firewall_table.UNIT_NAME}"
+        command = shell("systemctl enable {unit_name}", unit_name=firewall_table.UNIT_NAME)
     else:
         return []
     return [BOOT.fail(request.node, summary, "Type on the node", command)]

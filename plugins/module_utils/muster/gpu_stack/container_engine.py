@@ -10,6 +10,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..verdict.commands import shell
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -180,9 +182,10 @@ def _podman(plan: Plan, seen: Seen) -> None:
         return
     foreign = [path for path in old if path not in (SPEC, f"{SPEC_FOLDERS[1]}/nvidia.yaml")]
     if foreign:
+        renew = shell("sudo nvidia-ctk cdi generate --output={path}", path=foreign[0])
         plan.problems.append(
             f"{', '.join(foreign)} describes the GPUs for another driver than {seen.driver}, which is loaded, and is "
-            f"not Muster's. Renew it: sudo nvidia-ctk cdi generate --output={foreign[0]}; or remove it"
+            f"not Muster's. Renew it: {renew}; or remove it"
         )
         return
     why = (

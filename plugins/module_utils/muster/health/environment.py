@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..gpu_stack.nccl_conf import IFNAME, is_debugging
 from ..gpu_stack.nccl_ib import GID_INDEX, HCA, PKEY
 from ..verdict.check import Check, skip_all
+from ..verdict.commands import shell
 from ..verdict.finding import evidence
 from ..verdict.masking import masked_env
 
@@ -129,7 +130,9 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
                 node,
                 f"{file} sets {name}={value}, which is for debugging alone, and {who} runs with it",
                 "Take it out, and give it to the launch that needs it in launch_env",
-                f"grep -n {name} {file}" if place.startswith(("/", "~")) else "systemctl show --property=Environment",
+                _grep(name, place, request["user"])
+                if place.startswith(("/", "~"))
+                else "systemctl show --property=Environment",
                 observed=f"{name}={value}",
                 expected="not set",
                 evidence=evidence(file, f"{name}={value}"),
@@ -140,7 +143,9 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
             yield LAUNCHER.warn(
                 node,
                 f"{place} sets {', '.join(names)}, which torchrun takes for its own options",
-                command=f"grep -n PET_ {place}" if place.startswith("/") else "systemctl show --property=Environment",
+                command=shell("grep -n PET_ {place}", place=place)
+                if place.startswith("/")
+                else "systemctl show --property=Environment",
                 observed=", ".join(f"{name}={places[place][name]}" for name in names),
                 expected="not set",
             )
@@ -149,7 +154,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         yield FOR_LOGINS.warn(
             node,
             f"/etc/environment sets {said}: what is started by hand or for a login goes by it, a launch does not",
-            command=f"grep -nE '{'|'.join(seen['of_ranks'])}' /etc/environment",
+            command=shell("grep -nE {names} /etc/environment", names="|".join(seen["of_ranks"])),
             observed=said,
             expected="not set",
         )
@@ -158,3 +163,10 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 def shown(variables: Mapping[str, str]) -> str:
     """Variables as one value to compare: those that are a node's own left out."""
     return " ".join(f"{name}={value}" for name, value in sorted(variables.items()) if name not in OF_THE_NODE)
+
+
+def _grep(name: str, place: str, user: str) -> str:
+    """place: a path, or one below the home of the user."""
+    if place.startswith("~"):
+        return shell("grep -n {name} ~{user}{path}", name=name, user=user, path=place[1:])
+    return shell("grep -n {name} {path}", name=name, path=place)

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check, skip_all
+from ..verdict.commands import shell
 from ..verdict.finding import evidence
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _up(node: str, name: str, link: Mapping[str, Any], training: str) -> Iterato
             node,
             f"{name}, over which launches talk, " + ("is down" if link["state"] == "down" else "has no carrier"),
             "Bring it up, and look at its cable and the switch's port",
-            f"sudo ip link set {name} up && ip -s link show {name}",
+            shell("sudo ip link set {name} up && ip -s link show {name}", name=name),
             observed=link["state"] or "no carrier",
             expected="up",
         )
@@ -135,7 +136,7 @@ def _up(node: str, name: str, link: Mapping[str, Any], training: str) -> Iterato
             node,
             f"{name} talks or listens, and never both: its link is half duplex",
             "Let both ends negotiate; what they agreed on is shown by",
-            f"sudo ethtool {name}",
+            shell("sudo ethtool {name}", name=name),
             observed="half",
             expected="full",
         )
@@ -156,7 +157,7 @@ def _errors(node: str, name: str, link: Mapping[str, Any]) -> Iterator[Said]:
         node,
         summary,
         "Change its cable or transceiver, and look at the switch's counters too",
-        f"sudo ethtool -S {name} | grep -iE 'err|drop|crc'",
+        shell("sudo ethtool -S {name} | grep -iE 'err|drop|crc'", name=name),
         observed=shown,
         expected="none",
         evidence=evidence(f"/sys/class/net/{name}/statistics", shown),
@@ -177,7 +178,7 @@ def _bond(node: str, name: str, slaves: Mapping[str, Mapping[str, str]]) -> Iter
         node,
         summary,
         "Look at the cable and the switch's port of that link",
-        f"cat /proc/net/bonding/{name}",
+        shell("cat /proc/net/bonding/{name}", name=name),
         observed=", ".join(down) or ", ".join(sorted(speeds)),
         expected=f"{len(slaves)} links up, at one speed",
     )

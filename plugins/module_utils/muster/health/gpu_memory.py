@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..gpu_info.models import model_of
 from ..gpu_info.values import address
 from ..verdict.check import Check, skip_all
+from ..verdict.commands import shell
 from ..verdict.finding import evidence
 from .gpu_node import have
 
@@ -159,7 +160,7 @@ def ecc(node: GpuNode) -> Iterator[Said]:
                 node.name,
                 f"{node.named([gpu])} has had {errors} uncorrectable memory errors since its driver was loaded",
                 "Reset it; if they come again, have it replaced",
-                f"sudo nvidia-smi --gpu-reset -i {address(gpu['slot'])}",
+                shell("sudo nvidia-smi --gpu-reset -i {slot}", slot=address(gpu["slot"])),
                 observed=_counts(now, "uncorrectable"),
                 expected="0",
             )
@@ -193,7 +194,7 @@ def ecc_mode(node: GpuNode) -> Iterator[Said]:
             node.name,
             f"{node.named(off)} {have(off)} ECC off: an error in memory would not be noticed",
             "Turn it on, and reset",
-            f"sudo nvidia-smi -e 1{node.only(off)}",
+            node.only("sudo nvidia-smi -e 1", off),
             observed="off",
             expected="on",
         )
@@ -206,7 +207,7 @@ def ecc_mode(node: GpuNode) -> Iterator[Said]:
             node.name,
             f"ECC of {node.named(pending)} will be {to} after the next reset, and is not now",
             "Reset now, while nothing runs",
-            f"sudo nvidia-smi --gpu-reset{node.only(pending)}",
+            node.only("sudo nvidia-smi --gpu-reset", pending),
             observed="off" if to == "on" else "on",
             expected=to,
         )
@@ -233,7 +234,7 @@ def remapping(node: GpuNode) -> Iterator[Said]:
                 node.name,
                 f"{node.named([gpu])} has a broken row of memory that is replaced at its next reset; {until}",
                 "When nothing runs on it, reset it with",
-                f"sudo nvidia-smi --gpu-reset -i {address(gpu['slot'])}",
+                shell("sudo nvidia-smi --gpu-reset -i {slot}", slot=address(gpu["slot"])),
                 observed=rows,
                 expected="nothing pending",
                 evidence=evidence("nvidia-smi -q -x", "remapped_row_pending Yes"),
@@ -259,7 +260,7 @@ def retirement(node: GpuNode) -> Iterator[Said]:
                 node.name,
                 f"{node.named([gpu])} has a broken page of memory that stays in use until its next reset",
                 "Reset it with",
-                f"sudo nvidia-smi --gpu-reset -i {address(gpu['slot'])}",
+                shell("sudo nvidia-smi --gpu-reset -i {slot}", slot=address(gpu["slot"])),
                 observed=f"{pages} retired",
             )
         if pages >= MOST_RETIRED:
@@ -286,7 +287,7 @@ def repair(node: GpuNode) -> Iterator[Said]:
                 node.name,
                 f"a repair of {node.named([gpu])} ({' and '.join(waits)}) waits for its next reset",
                 "When nothing runs on it, reset it with",
-                f"sudo nvidia-smi --gpu-reset -i {address(gpu['slot'])}",
+                shell("sudo nvidia-smi --gpu-reset -i {slot}", slot=address(gpu["slot"])),
             )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..gpu_info.values import address
+from ..verdict.commands import shell
 from ..verdict.words import few, plural
 
 if TYPE_CHECKING:
@@ -40,14 +41,16 @@ class GpuNode:
             return f"all {len(gpus)} GPUs"
         return f"GPUs {few([str(gpu['index']) for gpu in gpus])}"
 
-    def at(self, name: str) -> str:
-        """Return the option of nvidia-smi for the GPU that `nvidia-smi topo` calls GPU3."""
+    def at(self, command: str, name: str) -> str:
+        """Return a command of nvidia-smi for the GPU that `nvidia-smi topo` calls GPU3."""
         places = [address(gpu["slot"]) for gpu in self.facts["gpus"] if f"GPU{gpu['index']}" == name]
-        return f" -i {places[0]}" if places else ""
+        return shell(f"{command} -i {{place}}", place=places[0]) if places else command
 
-    def only(self, gpus: Sequence[Mapping[str, Any]]) -> str:
-        """Return the option of nvidia-smi that speaks of these GPUs alone, by their places: numbers may be others."""
-        return "" if len(gpus) == len(self.facts["gpus"]) else f" -i {','.join(address(gpu['slot']) for gpu in gpus)}"
+    def only(self, command: str, gpus: Sequence[Mapping[str, Any]]) -> str:
+        """Return a command of nvidia-smi for these GPUs alone, by their places: numbers may be others."""
+        if len(gpus) == len(self.facts["gpus"]):
+            return command
+        return shell(f"{command} -i {{places}}", places=",".join(address(gpu["slot"]) for gpu in gpus))
 
 
 def have(gpus: Sequence[Mapping[str, Any]]) -> str:

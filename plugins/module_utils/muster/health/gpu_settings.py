@@ -108,7 +108,7 @@ def persistence(node: GpuNode) -> Iterator[Said]:
             node.name,
             f"persistence is off on {node.named(off)}: each job waits for the driver to bring them up",
             f"Turn it on for good with {GPU_STACK}, or until the next start with",
-            f"sudo nvidia-smi -pm 1{node.only(off)}",
+            node.only("sudo nvidia-smi -pm 1", off),
             observed="off",
             expected="on",
         )
@@ -121,7 +121,7 @@ def mig(node: GpuNode) -> Iterator[Said]:
             node.name,
             f"{node.named(on)} {have(on)} MIG on: a rank sees one slice, and the others find no GPU",
             "Turn it off while nothing runs on it, with",
-            f"sudo nvidia-smi -mig 0{node.only(on)}",
+            node.only("sudo nvidia-smi -mig 0", on),
             observed="on",
             expected="off",
         )
@@ -133,7 +133,7 @@ def mig(node: GpuNode) -> Iterator[Said]:
             node.name,
             f"MIG of {node.named(pending)} will be {'on' if pending[0]['mig_pending'] else 'off'} after the next reset",
             "Reset now, while nothing runs, with",
-            f"sudo nvidia-smi --gpu-reset{node.only(pending)}",
+            node.only("sudo nvidia-smi --gpu-reset", pending),
         )
 
 
@@ -149,7 +149,7 @@ def compute_mode(node: GpuNode) -> Iterator[Said]:
             node.name,
             f"the compute mode of {node.named(gpus)} is {mode}: {means}",
             "Set it back with",
-            f"sudo nvidia-smi -c 0{node.only(gpus)}",
+            node.only("sudo nvidia-smi -c 0", gpus),
             observed=mode,
             expected="Default",
         )
@@ -163,7 +163,7 @@ def clocks(node: GpuNode) -> Iterator[Said]:
             node.name,
             f"the clock of {node.named(slow)} was set to {now} MHz, and {usual} MHz are usual",
             "Set it back with",
-            f"sudo nvidia-smi -rac{node.only(slow)}",
+            node.only("sudo nvidia-smi -rac", slow),
             observed=f"{now} MHz",
             expected=f"{usual} MHz",
         )
@@ -177,7 +177,7 @@ def power(node: GpuNode) -> Iterator[Said]:
             node.name,
             f"{node.named(low)} may draw {now:.0f} W, and {usual:.0f} W are usual: a slow GPU makes all others wait",
             "If nobody meant it, set it back with",
-            f"sudo nvidia-smi -pl {usual:.0f}{node.only(low)}",
+            node.only(f"sudo nvidia-smi -pl {usual:.0f}", low),
             observed=f"{now:.0f} W",
             expected=f"{usual:.0f} W",
         )

@@ -11,7 +11,9 @@ from ..gpu_info.processes import HELD_MIB
 from ..gpu_info.screen import is_screen
 from ..gpu_info.values import address
 from ..launch.unit import LAUNCH_UNITS
+from ..verdict import processes
 from ..verdict.check import Check
+from ..verdict.commands import shell
 from ..verdict.finding import evidence
 from ..verdict.words import few
 from .gpu_node import duration, have
@@ -95,7 +97,7 @@ def throttled(node: GpuNode) -> Iterator[Said]:
                 node.name,
                 f"the clocks of {node.named([gpu])} are lowered, because {why}",
                 "Look at the node's cooling and power, and ask again under load with",
-                f"nvidia-smi -q -d PERFORMANCE,TEMPERATURE -i {address(gpu['slot'])}",
+                shell("nvidia-smi -q -d PERFORMANCE,TEMPERATURE -i {slot}", slot=address(gpu["slot"])),
                 observed=", ".join(reasons),
                 expected="none",
             )
@@ -115,7 +117,7 @@ def hot(node: GpuNode) -> Iterator[Said]:
             node.name,
             f"{what}, {limit}",
             "Look at the node's cooling",
-            f"nvidia-smi -q -d TEMPERATURE -i {address(gpu['slot'])}",
+            shell("nvidia-smi -q -d TEMPERATURE -i {slot}", slot=address(gpu["slot"])),
             observed=f"{seen['gpu']} °C, {seen['margin']} °C left",
         )
 
@@ -133,7 +135,7 @@ def _narrow(node: GpuNode, gpu: Mapping[str, Any]) -> Iterator[Said]:
             node.name,
             f"{node.named([gpu])} is connected with {width} PCIe lanes, and {_why(node, gpu, wanted)}",
             "Look again while it computes; if it stays so, power the node off and reseat the GPU or its riser. See",
-            f"sudo lspci -vv -s {gpu['slot']} | grep Lnk",
+            shell("sudo lspci -vv -s {slot} | grep Lnk", slot=gpu["slot"]),
             observed=f"x{width}",
             expected=f"x{wanted}",
         )
@@ -197,12 +199,19 @@ def foreign(node: GpuNode) -> Iterator[Said]:
         yield (PROCESS_FOREIGN.fail if big else PROCESS_FOREIGN.warn)(
             node.name,
             f"{who} has computed on {node.named(gpus)} for {duration(process['age'])} and holds {memory} MiB there",
-            screen.HOW if is_screen(process["name"]) else "Ask its owner, or end it with",
-            screen.END if is_screen(process["name"]) else f"sudo kill {pid}",
+            *_end(process, pid),
             observed=f"{memory} MiB",
             expected="no process of others",
             evidence=evidence("nvidia-smi -q -x", f"PID {pid} on {few([gpu['slot'] for gpu in gpus])}"),
         )
+
+
+def _end(process: Mapping[str, Any], pid: int) -> tuple[str, str]:
+    if is_screen(process["name"]):
+        return screen.HOW, screen.END
+    if processes.may_be_stopped(process["unit"]):
+        return "Ask its owner, or stop its unit with", shell("sudo systemctl stop {unit}", unit=process["unit"])
+    return f"Ask its owner, or end it. {processes.advice([pid], 'sudo kill')}", processes.look([pid])
 
 
 def _computes(process: Mapping[str, Any]) -> bool:
@@ -235,7 +244,8 @@ def _held(node: GpuNode, stuck: list[dict[str, Any]], memory: int) -> Finding:
     if any(is_screen(each["name"]) for each in holders):
         fix, command = screen.HOW, screen.END
     elif len(holders) == 1:
-        fix, command = "End 1 process", f"sudo kill {holders[0]['pid']}"
+        pids = [holders[0]["pid"]]
+        fix, command = processes.advice(pids, "sudo kill"), processes.look(pids)
     listed = "no process is listed that has them" if any(gpu["processes"] for gpu in stuck) else f"{NOBODY} {whom}"
     return MEMORY_HELD.warn(
         node.name,

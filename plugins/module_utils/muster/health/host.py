@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..inspect.facts import WSL
 from ..inspect.node import DISK_SMALL, UNSYNCHRONISED
 from ..verdict.check import Check, skip_all
-from ..verdict.commands import playbook
+from ..verdict.commands import playbook, shell
 from ..verdict.finding import evidence
 from ..verdict.words import gigabytes
 
@@ -154,7 +154,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
             node,
             f"{count} of {most} connections are tracked, and one more than that is dropped without a word",
             "Raise the limit",
-            f"sudo sysctl -w net.netfilter.nf_conntrack_max={most * 4}",
+            shell("sudo sysctl -w net.netfilter.nf_conntrack_max={most}", most=most * 4),
             observed=str(count),
             expected=f"less than {FULL_CONNTRACK:.0%} of {most}",
         )
@@ -179,7 +179,7 @@ def _disk(node: str, facts: Mapping[str, Any], request: Mapping[str, Any]) -> It
         node,
         f"{room['on']}, where logs of launches go ({request['run_root']}), {what}",
         "Make room there, or set cluster_run_root elsewhere; what fills it is shown by",
-        f"sudo du -xhd1 {room['on']}",
+        shell("sudo du -xhd1 {on}", on=room["on"]),
         observed=what,
         expected=f"{gigabytes(LITTLE_FREE)} free",
     )

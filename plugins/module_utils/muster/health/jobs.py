@@ -8,8 +8,9 @@ from ..firewall.netfilter import parse_save
 from ..firewall.published import PUBLISHED, published
 from ..launch.unit import LAUNCH_UNITS
 from ..network.listeners import parse_ss
+from ..verdict import processes
 from ..verdict.check import Check, skip_all
-from ..verdict.commands import playbook
+from ..verdict.commands import playbook, shell
 from ..verdict.finding import evidence
 from ..verdict.masking import masked_command
 from ..verdict.words import age, few, plural
@@ -57,7 +58,6 @@ USER_MISSING = Check(
 CHECKS = (STALE, OTHER, STOPPED, PORT_HELD, USER_MISSING, PUBLISHED)
 LOOKS = ("jobs", "listeners", "published")
 PROBE = "muster-probe"  # as plugins/module_utils/muster_node/programs/probe_listener.py calls itself
-WAYS_IN = ("ssh", "user@", "getty", "serial-getty", "systemd-", "dbus", "init", "cron")
 
 
 def facts_of(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,21 +108,22 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     yield from _published(node, facts, request)
 
 
-def _processes(node: str, processes: list[dict[str, Any]], request: Mapping[str, Any]) -> Iterator[Said]:
-    foreign = [each for each in processes if not each["launch"]]
+def _processes(node: str, seen: list[dict[str, Any]], request: Mapping[str, Any]) -> Iterator[Said]:
+    foreign = [each for each in seen if not each["launch"]]
     # Whoever started them as ranks is gone, and the first process, or that of the user's own units, has taken them on.
     stale = [each for each in foreign if each["rank"] and (each["parent"] == 1 or each["parent_name"] == "systemd")]
     if stale:
-        pids = " ".join(str(each["pid"]) for each in stale)
+        pids = [each["pid"] for each in stale]
+        named = few([str(pid) for pid in pids])
         first = stale[0]
         report = STALE.fail if request["gpus"] else STALE.warn
         yield report(
             node,
-            f"left behind by a torchrun that is gone: {plural(len(stale), 'rank')}, PID {few(pids.split())} of "
+            f"left behind by a torchrun that is gone: {plural(len(stale), 'rank')}, PID {named} of "
             f"{first['user']}, for {age(first['age'])}",
-            "End them",
-            f"sudo kill -9 {pids}",
-            observed=pids,
+            f"End them. {processes.advice(pids, 'sudo kill -9')}",
+            processes.look(pids),
+            observed=" ".join(map(str, pids)),
             expected="none",
             evidence=evidence("/proc", "; ".join(f"{each['pid']}: {each['command']}" for each in stale[:3])),
         )
@@ -135,19 +136,19 @@ def _processes(node: str, processes: list[dict[str, Any]], request: Mapping[str,
             node,
             f"a job that Muster has not started runs here: {plural(ranks, 'rank')} of {first['user']} "
             f"(PID {first['pid']}, {first['command'][:80]}, for {age(first['age'])})",
-            command=f"ps -o pid,user,etime,args -p {','.join(str(each['pid']) for each in others[:8])}",
+            command=processes.look([each["pid"] for each in others[:8]]),
             observed=f"{len(others)} processes",
             expected="none",
         )
-    stopped = [each for each in processes if each["rank"] and each["state"] in ("T", "t")]
+    stopped = [each for each in seen if each["rank"] and each["state"] in ("T", "t")]
     if stopped:
-        pids = " ".join(str(each["pid"]) for each in stopped)
+        pids = [each["pid"] for each in stopped]
         yield STOPPED.warn(
             node,
             f"rank {', '.join(each['rank'] for each in stopped[:8])} of the job {stopped[0]['run'] or 'that runs'} "
-            f"stands still (PID {pids}), and all others wait for it",
-            "Let it go on",
-            f"sudo kill -CONT {pids}",
+            f"stands still (PID {' '.join(map(str, pids))}), and all others wait for it",
+            f"Let it go on. {processes.advice(pids, 'sudo kill -CONT')}",
+            processes.look(pids),
             observed="stopped",
             expected="running",
         )
@@ -168,24 +169,32 @@ def _port(node: str, seen: Mapping[str, Any], request: Mapping[str, Any]) -> Ite
         yield PORT_HELD.skip("a probe of the network, cut off a moment ago, still holds the port and ends by itself")
         return
     who = "; ".join(_holder(holder) for holder in holders) or "a process that cannot be seen"
-    stop = next((f"sudo systemctl stop {each['unit']}" for each in holders if _may_be_stopped(each["unit"])), "")
-    pids = " ".join(str(holder["pid"]) for holder in holders)
+    stop = next(
+        (
+            shell("sudo systemctl stop {unit}", unit=each["unit"])
+            for each in holders
+            if processes.may_be_stopped(each["unit"])
+        ),
+        "",
+    )
+    pids = [holder["pid"] for holder in holders]
+    fix, command = "Stop it, or set cluster_master_port to another one", stop
+    if not stop and pids:
+        fix = f"{fix}. {processes.advice(pids, 'sudo kill')}"
+        command = processes.look(pids)
+    elif not stop:
+        command = shell("sudo ss -lptn {what}", what=f"sport = :{request['port']}")
     report = PORT_HELD.fail if request["head"] else PORT_HELD.warn
     yield report(
         node,
         f"the port {request['port']} (cluster_master_port) is held by {who}"
         + ("" if request["head"] else "; it would matter if this were the head node"),
-        "Stop it, or set cluster_master_port to another one",
-        stop or (f"sudo kill {pids}" if pids else f"sudo ss -lptn 'sport = :{request['port']}'"),
+        fix,
+        command,
         observed=who,
         expected="nobody",
         evidence=evidence("ss -lntp", ", ".join(f"{each['address']} {each['process']}" for each in seen["port"])),
     )
-
-
-def _may_be_stopped(unit: str) -> bool:
-    """Not what everybody logs in by: without logind, what was started in a session belongs to the unit of sshd."""
-    return unit.endswith(".service") and not unit.startswith(WAYS_IN)
 
 
 def _holder(holder: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..gpu_info.values import address
 from ..verdict.check import Check, collect, skip_all
+from ..verdict.commands import shell
 from ..verdict.finding import evidence
 from ..verdict.words import age
 from .host import CONNTRACK_FULL
@@ -363,7 +364,7 @@ def _flapping(node: str, lines: Sequence[Mapping[str, Any]], interface: str) -> 
             node,
             f"{interface} lost its link {len(lost)} times within a day, the last {age(lost[-1]['age'])} ago",
             "Change its cable or transceiver, and look at the switch's port",
-            f"sudo journalctl -k -b --grep={interface}",
+            shell("sudo journalctl -k -b --grep={interface}", interface=interface),
             observed=str(len(lost)),
             expected=f"less than {FLAPS}",
             evidence=evidence("kernel log", lost[-1]["text"]),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check, skip_all
-from ..verdict.commands import playbook
+from ..verdict.commands import playbook, shell
 from ..verdict.finding import evidence
 from .host import is_container
 
@@ -129,7 +129,7 @@ def _no_unit(node: str, why: str, user: str) -> Iterator[Said]:
         node,
         f"a unit like that of a launch, as {user}, " + ("takes too long" if late else "cannot be started") + f": {why}",
         "Look why; it can be tried with",
-        f"sudo systemd-run --wait --pipe --property=User={user} python3 -c 'print(1)'",
+        shell("sudo systemd-run --wait --pipe --property=User={user} python3 -c 'print(1)'", user=user),
         evidence=evidence("systemd-run", why),
     )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..shared_data.request import mounts_of
 from ..verdict.check import Check, skip_all
-from ..verdict.commands import playbook
+from ..verdict.commands import playbook, shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,14 +53,16 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
             yield SILENT.fail(
                 node,
                 f"{path} ({server}) does not answer: whoever uses it waits, and so does a launch",
-                command=f"sudo journalctl -kb --no-pager --grep 'not responding|timed out'; findmnt {path}",
+                command=shell(
+                    "sudo journalctl -kb --no-pager --grep 'not responding|timed out'; findmnt {path}", path=path
+                ),
                 observed=one["why"],
             )
         elif one["why"] and one["source"]:
             yield BROKEN.fail(
                 node,
                 f"{path} ({one['source']}) cannot be used: {one['why']}",
-                command=f"sudo umount -l {path}",
+                command=shell("sudo umount -l {path}", path=path),
                 observed=one["why"],
             )
     for path, mount in requested.items():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..gpu_info.models import model_of
 from ..gpu_info.values import address
 from ..verdict.check import Check, skip_all
+from ..verdict.commands import shell
 from ..verdict.finding import evidence
 from ..verdict.words import few, plural
 
@@ -102,7 +103,7 @@ def inactive(node: GpuNode) -> Iterator[Said]:
             node.name,
             f"{node.named([gpu])} has {len(active)} of {plural(wanted, 'NVLink')} up{which}",
             "Look at the fabric manager and the kernel log, then reset the GPUs; look again with",
-            f"nvidia-smi nvlink -s -i {address(gpu['slot'])}",
+            shell("nvidia-smi nvlink -s -i {slot}", slot=address(gpu["slot"])),
             observed=f"{len(active)} active",
             expected=f"{wanted} active",
             evidence=evidence("nvidia-smi nvlink -s", few([f"Link {number}: <inactive>" for number in down])),
@@ -153,7 +154,7 @@ def slow(node: GpuNode) -> Iterator[Said]:
                 f"NVLink {numbers} of {node.named([gpu])} carries {min(link['gbs'] for link in low):g} GB/s, "
                 f"and {wanted:g} GB/s are usual",
                 "Reset the GPU, and look again with",
-                f"nvidia-smi nvlink -s -i {address(gpu['slot'])}",
+                shell("nvidia-smi nvlink -s -i {slot}", slot=address(gpu["slot"])),
                 observed=f"{min(link['gbs'] for link in low):g} GB/s",
                 expected=f"{wanted:g} GB/s",
             )
@@ -175,7 +176,7 @@ def errors(node: GpuNode) -> Iterator[Said]:
             f"{node.named([gpu])} has had {plural(count, 'error')} on {plural(len(bad), 'NVLink')} since its driver "
             "was loaded" + (", and a link that could not be recovered" if broken else ""),
             "Reset it, and have it or its board looked at if it comes again; see" if broken else GROWS,
-            f"nvidia-smi nvlink -e -i {address(gpu['slot'])}",
+            shell("nvidia-smi nvlink -e -i {slot}", slot=address(gpu["slot"])),
             observed=shown,
             expected="0",
             evidence=evidence("nvidia-smi nvlink -e", shown),
@@ -238,7 +239,7 @@ def pairs(node: GpuNode) -> Iterator[Said]:
         node.name,
         f"{plural(len(odd), 'pair')} of its GPUs, most often with {culprit}, do not have the {usual} of the others",
         "Look at the links of that GPU, and at the fabric manager, with",
-        f"nvidia-smi nvlink -s{node.at(culprit)}",
+        node.at("nvidia-smi nvlink -s", culprit),
         observed=shown,
         expected=usual,
         evidence=evidence("nvidia-smi topo -m", shown),

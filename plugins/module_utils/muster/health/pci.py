@@ -7,6 +7,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check, skip_all
+from ..verdict.commands import shell
 from ..verdict.finding import evidence
 from ..verdict.words import plural
 
@@ -146,7 +147,7 @@ def _acs(node: str, seen: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterat
             node,
             f"{len(wrong)} of {len(between)} bridges above its GPUs send peer-to-peer traffic up to the root (ACS)",
             "Switch ACS off in the firmware; until the next start it is switched off on each bridge by",
-            f"sudo setpci -s {first} ECAP_ACS+0x6.w=0000",
+            shell("sudo setpci -s {first} ECAP_ACS+0x6.w=0000", first=first),
             observed=", ".join(f"{slot} {'+'.join(words)}" for slot, words in list(wrong.items())[:4]),
             expected="none",
             evidence=evidence("ACS control", ", ".join(wrong)),
@@ -175,7 +176,10 @@ def _iommu(node: str, seen: Mapping[str, Any], facts: Mapping[str, Any]) -> Iter
             f"the IOMMU translates every access of {plural(len(translated), 'GPU')}, and slows what they send each "
             "other",
             f"Put {passes} on the kernel's command line, or switch IO virtualisation off in the firmware",
-            f"sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&{passes} /' /etc/default/grub && sudo update-grub",
+            shell(
+                "sudo sed -i {script} /etc/default/grub && sudo update-grub",
+                script=f's/^GRUB_CMDLINE_LINUX="/&{passes} /',
+            ),
             observed=words or "translation",
             expected=f"{passes}, or none",
             evidence=evidence("/sys/kernel/iommu_groups/*/type", ", ".join(translated)),
@@ -197,7 +201,7 @@ def _links(node: str, seen: Mapping[str, Any]) -> Iterator[Said]:
                 f"{name} ({slot}) has a link of {device['speed']:g} GT/s x{device['width']}, and could have "
                 f"{speed:g} GT/s x{width:g}",
                 "Reseat it, and look at its slot and riser",
-                f"sudo lspci -s {slot} -vv | grep -E 'LnkCap|LnkSta'",
+                shell("sudo lspci -s {slot} -vv | grep -E 'LnkCap|LnkSta'", slot=slot),
                 observed=f"{device['speed']:g} GT/s x{device['width']}",
                 expected=f"{speed:g} GT/s x{width:g}",
             )
@@ -219,7 +223,7 @@ def _errors(node: str, seen: Mapping[str, Any]) -> Iterator[Said]:
                 node,
                 f"the device {slot} has had uncorrectable errors on its link since the start: {shown}",
                 "Reseat it, and look at its slot, riser and power",
-                f"sudo lspci -s {slot} -vv && sudo dmesg | grep -i aer",
+                shell("sudo lspci -s {slot} -vv && sudo dmesg | grep -i aer", slot=slot),
                 observed=shown,
                 expected="none",
             )

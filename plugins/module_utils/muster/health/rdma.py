@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..gpu_stack.nccl_ib import HCA
 from ..verdict.check import Check, skip_all
-from ..verdict.commands import playbook
+from ..verdict.commands import playbook, shell
 from ..verdict.finding import evidence
 from . import environment
 
@@ -193,7 +193,11 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
                 node,
                 f"errors of {port['name']} grew within the second in which it was looked at: {grown}",
                 "Change its cable or transceiver, and look at the switch's port",
-                f"rdma statistic show link {port['device']}/{port['name'].partition(':')[2]}",
+                shell(
+                    "rdma statistic show link {device}/{port}",
+                    device=port["device"],
+                    port=port["name"].partition(":")[2],
+                ),
                 observed=grown,
                 expected="none",
             )
@@ -243,7 +247,7 @@ def _speed(node: str, active: list[dict[str, Any]]) -> Iterator[Said]:
                     node,
                     f"{port['name']} runs at {port['rate']:g} Gbit/s, and others of its kind here at {best:g}",
                     "Change its cable or transceiver, and look at the switch's port",
-                    f"sudo mlxlink -d {port['device']}",
+                    shell("sudo mlxlink -d {device}", device=port["device"]),
                     observed=f"{port['rate']:g} Gbit/s",
                     expected=f"{best:g} Gbit/s",
                 )
@@ -256,7 +260,7 @@ def _narrow(node: str, active: list[dict[str, Any]]) -> Iterator[Said]:
                 node,
                 f"{port['name']} runs on one lane of its cable, at {port['rate']:g} Gbit/s",
                 "Change its cable or transceiver, and look at the switch's port",
-                f"sudo mlxlink -d {port['device']}",
+                shell("sudo mlxlink -d {device}", device=port["device"]),
                 observed="1X",
                 expected="4X, or 2X of a divided cable",
                 evidence=evidence(f"/sys/class/infiniband/{port['device']}", f"{port['rate']:g} Gb/sec (1X)"),

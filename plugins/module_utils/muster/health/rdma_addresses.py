@@ -6,6 +6,7 @@ import ipaddress
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check, skip_all
+from ..verdict.commands import shell
 from ..verdict.finding import evidence
 from .rdma import active_ports, unused
 
@@ -105,7 +106,11 @@ def _index(node: str, port: Mapping[str, Any], index: str, routable: list[str], 
         node,
         f"nccl.conf sets {GID_INDEX_NAME}={index}, and that GID of {port['name']} {kind}",
         "Take it out of nccl_ib_gid_index or nccl_conf; the GIDs are shown by",
-        f"grep -H . /sys/class/infiniband/{port['device']}/ports/{port['name'].partition(':')[2]}/gids/*",
+        shell(
+            "grep -H . /sys/class/infiniband/{device}/ports/{port}/gids/*",
+            device=port["device"],
+            port=port["name"].partition(":")[2],
+        ),
         observed=shown,
         expected=f"index {' or '.join(routable)}" if routable else "a GID",
         evidence=evidence("nccl.conf", f"{GID_INDEX_NAME}={index}"),
@@ -136,7 +141,7 @@ def _partitions(node: str, ports: list[dict[str, Any]], settings: Mapping[str, s
                 f"{port['name']} has no partition at index {index}, which NCCL uses there",
                 "Have the subnet manager make it a member, or name another partition (nccl_ib_pkey); "
                 "those that it has are shown by",
-                f"grep -H . {folder}/*",
+                shell("grep -H . {folder}/*", folder=folder),
                 observed=shown,
                 expected=f"a P_Key at index {index}",
             )
@@ -146,7 +151,7 @@ def _partitions(node: str, ports: list[dict[str, Any]], settings: Mapping[str, s
                 f"{port['name']} is a limited member of the partition {pkey:#06x}: it cannot talk to another "
                 "limited member",
                 "Have the subnet manager make it a full member; its table is shown by",
-                f"grep -H . {folder}/*",
+                shell("grep -H . {folder}/*", folder=folder),
                 observed=shown,
                 expected=f"{pkey | FULL:#06x}",
             )

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check, skip_all
+from ..verdict.commands import shell
 from ..verdict.finding import evidence
 from .rdma import active_ports, unused
 
@@ -134,7 +135,7 @@ def _flow(node: str, name: str, port: Mapping[str, Any]) -> Iterator[Said]:
             f"nothing keeps RoCE packets of {name} ({port['netdev']}) from being dropped: no priority has flow control "
             "(PFC), and there are no pause frames",
             "Unless a cable without a switch joins the nodes, switch it on for one priority there and here with",
-            f"sudo mlnx_qos -i {port['netdev']} --pfc 0,0,0,1,0,0,0,0",
+            shell("sudo mlnx_qos -i {netdev} --pfc 0,0,0,1,0,0,0,0", netdev=port["netdev"]),
             observed="PFC off, pause off" + (", ECN off" if port["ecn"] else ", ECN not shown"),
             expected="PFC on one priority, or ECN",
         )
@@ -153,7 +154,13 @@ def _ecn(node: str, name: str, port: Mapping[str, Any]) -> Iterator[Said]:
             f"ECN of {name} ({port['netdev']}) is off for {' and '.join(ENDS[end] for end in off)}, on every priority",
             f"Switch it on for the priority {port['pfc'][0]}, which has flow control, with",
             " && ".join(
-                f"echo 1 | sudo tee /sys/class/net/{port['netdev']}/ecn/{end}/enable/{port['pfc'][0]}" for end in off
+                shell(
+                    "echo 1 | sudo tee /sys/class/net/{netdev}/ecn/{end}/enable/{pfc}",
+                    netdev=port["netdev"],
+                    end=end,
+                    pfc=port["pfc"][0],
+                )
+                for end in off
             ),
             observed="off",
             expected="on",
@@ -182,7 +189,7 @@ def _traffic(node: str, name: str, port: Mapping[str, Any], settings: Mapping[st
         f"NCCL's packets leave {name} with the traffic class {used}, which is priority {priority}, and flow control "
         f"(PFC) is on for {guarded} alone",
         f"Set nccl_ib_tc to {protected << 2}, or to what your switches expect; the mapping is shown by",
-        f"sudo mlnx_qos -i {port['netdev']}",
+        shell("sudo mlnx_qos -i {netdev}", netdev=port["netdev"]),
         observed=f"class {used}, priority {priority}",
         expected=f"priority {guarded}",
         evidence=evidence("mlnx_qos", f"DSCP {used >> 2} is priority {priority}; PFC on {guarded}"),
@@ -198,7 +205,7 @@ def _speed(node: str, name: str, port: Mapping[str, Any]) -> Iterator[Said]:
             f"the link of {name} ({port['netdev']}) runs at {port['speed'] / 1000:g} Gbit/s, and the adapter can do "
             f"{port['fastest'] / 1000:g}",
             "Look at the cable, the transceiver and the switch port's own speed; what both ends offer is shown by",
-            f"sudo ethtool {port['netdev']}",
+            shell("sudo ethtool {netdev}", netdev=port["netdev"]),
             observed=f"{port['speed'] / 1000:g} Gbit/s",
             expected=f"{port['fastest'] / 1000:g} Gbit/s",
             evidence=evidence("ethtool, Supported link modes", f"{port['fastest']} Mbit/s"),

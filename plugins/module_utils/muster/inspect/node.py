@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..verdict import access
 from ..verdict.check import Check
-from ..verdict.commands import ping
+from ..verdict.commands import ping, shell
 from ..verdict.finding import Skipped, evidence
 from .facts import WSL
 from .gpus import gpus
@@ -244,7 +244,7 @@ def disk(node: Node) -> Iterator[Finding]:
             node.name,
             f"{on}, where {' and '.join(paths)} will be, {what}",
             "Make room there, or choose another place; what fills it is shown by",
-            f"sudo du -xhd1 {on}",
+            shell("sudo du -xhd1 {on}", on=on),
             observed=what,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..verdict.check import Check
+from ..verdict.commands import shell
 from ..verdict.finding import evidence
 from ..verdict.words import few
 
@@ -104,7 +105,7 @@ def address(node: Node) -> Iterator[Finding]:
             node.name,
             f"{interface}, which has {node.address}, is down",
             "Bring it up with",
-            f"ip link set {interface} up",
+            shell("ip link set {interface} up", interface=interface),
         )
 
 
@@ -126,7 +127,7 @@ def ways(node: Node) -> Iterator[Finding]:
                 node.name,
                 f"it reaches {names} over {interface}, and its training address is on {mine}",
                 "Give the training network a route of its own, or set cluster_address to addresses of one network",
-                f"ip route get {node.peers[peers[0]]}",
+                shell("ip route get {address}", address=node.peers[peers[0]]),
                 observed=interface,
                 expected=mine,
             )
@@ -135,7 +136,7 @@ def ways(node: Node) -> Iterator[Finding]:
                 node.name,
                 f"it has no route to {names}",
                 "Look at",
-                f"ip route get {node.peers[peers[0]]}",
+                shell("ip route get {address}", address=node.peers[peers[0]]),
             )
 
 
@@ -151,7 +152,7 @@ def ports(node: Node) -> Iterator[Finding]:
         f"any outgoing connection may take the port {port} (cluster_master_port): its kernel gives them"
         f" {span[0]} to {span[1]}",
         "Choose a cluster_master_port outside that range, or keep the port free with",
-        f"sudo sysctl -w net.ipv4.ip_local_reserved_ports={port}",
+        shell("sudo sysctl -w net.ipv4.ip_local_reserved_ports={port}", port=port),
         observed=f"{span[0]}-{span[1]}",
         expected=f"without {port}",
         evidence=evidence("/proc/sys/net/ipv4/ip_local_port_range", f"{span[0]} {span[1]}"),

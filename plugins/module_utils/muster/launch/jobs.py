@@ -14,7 +14,7 @@ from ..verdict.words import age, few, plural
 from .endings import ASKED, EXIT, NODE_WORDS
 from .fetched import problems_of
 from .first_words import first
-from .unit import LAUNCH_ID, LAUNCH_UNIT
+from .unit import LAUNCH_UNIT, is_launch_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -79,9 +79,9 @@ def merge(answers: Mapping[str, Mapping[str, Any]]) -> list[Job]:
     for node, answer in answers.items():
         given = answer.get("launches")
         for one in given[:MOST] if isinstance(given, list) else []:
-            if isinstance(one, dict) and isinstance(one.get("launch_id"), str):
+            if isinstance(one, dict) and is_launch_id(one.get("launch_id")):
                 user, own = str(one.get("user") or "")[:MOST_TEXT], one.get("manager") == "user"
-                key = (one["launch_id"][:MOST_TEXT], own, user)
+                key = (one["launch_id"], own, user)
                 found.setdefault(key, Job(key[0], user, own)).here[node] = one
     return [found[key] for key in sorted(found)]
 
@@ -106,7 +106,7 @@ def outcome(jobs: Sequence[Job], answering: Collection[str], silent: Collection[
     one = len(running) == 1
     number = f"{len(running) or 'no'} {'launch runs' if one else 'launches run'} on {plural(len(answering), 'node')}"
     unheard = f", and {few([*silent])} did not answer" if silent else ""
-    if not running or not LAUNCH_ID.fullmatch(running[-1].launch_id):
+    if not running:
         return number + unheard
     follow = playbook("playbooks/jobs.yml", jobs_logs=running[-1].launch_id)
     return f"{number}{unheard}; to follow {'it' if one else 'the newest'}: {follow}"
@@ -130,8 +130,8 @@ def where(job: Job) -> str:
 def attempt_of(job: Job) -> str:
     """Of a launch with a watcher: which attempt this is, and who begins the next one."""
     number, watched = job.first("attempt", int), job.first("watched", dict) or {}
-    first, node = str(watched.get("launch_id"))[:MOST_TEXT], str(watched.get("node"))[:MOST_TEXT]
-    if not watched or not number:
+    first, node = watched.get("launch_id"), str(watched.get("node"))[:MOST_TEXT]
+    if not number or not is_launch_id(first):
         return ""
     return f", attempt {number}{f' of {first}' if number > 1 else ''}, watched on {node}"
 
@@ -217,6 +217,8 @@ def usable(plan: Any, launch_id: str, run_dir: str, nodes: Sequence[str], owner:
     entries = plan.get("nodes") if isinstance(plan, dict) else None
     if not isinstance(entries, list) or not entries or len(entries) > MOST_NODES:
         return "it is no plan"
+    if not is_launch_id(launch_id):
+        return "its id is that of no launch"
     if plan.get("launch_id") != launch_id or plan.get("manager", "system") not in ("system", "user"):
         return "it is another launch's"
     own = plan.get("manager", "system") == "user"
@@ -233,7 +235,7 @@ def usable(plan: Any, launch_id: str, run_dir: str, nodes: Sequence[str], owner:
         return f"{few(missing)} took part, and is not in gpu_nodes"
     watched = plan.get("watched")
     if watched is not None and not (
-        isinstance(watched, dict) and watched.get("node") in nodes and LAUNCH_ID.match(str(watched.get("launch_id")))
+        isinstance(watched, dict) and watched.get("node") in nodes and is_launch_id(watched.get("launch_id"))
     ):
         return "its watcher is on no node of the inventory"
     fetch = plan.get("fetch")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..verdict.check import Check
+from ..verdict.commands import shell
 from ..verdict.words import few
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def own(entry: Mapping[str, Any], facts: Facts, seats: Iterable[str], users_root
     elif seen["group_is_new"]:
         text = f"the user's own systemd runs since before the account was in the group {GROUP}"
         fix = "End all of the user's sessions and units there, or restart the node; until then look with"
-        found.append(OWN.fail(node, text, fix, f"systemctl status user@{facts['uid']}.service"))
+        found.append(OWN.fail(node, text, fix, shell("systemctl status user@{uid}.service", uid=facts["uid"])))
     if missing:
         found.append(OWN.fail(node, f"{few(missing)} cannot be reserved: it has no file that the user comes to"))
     if facts["disk"]["path"] != users_root and not facts["disk"]["path"].startswith(f"{users_root}/"):

@@ -113,7 +113,7 @@ def look_at(node: str, holder: Holder, begun_here: Collection[str]) -> str:
     if holder["launch_id"] in begun_here and holder["detached"]:
         return playbook("playbooks/launch.yml", launch_attach=holder["launch_id"])
     if holder["launch_id"] and holder["manager_of"] is None:
-        return on_node(node, f"systemctl status {LAUNCH_UNIT.format(holder['launch_id'])}")
+        return on_node(node, "systemctl status {launch_id}", launch_id=LAUNCH_UNIT.format(holder["launch_id"]))
     if holder["pid"] is None:
         return on_node(node, "ps -ef")
-    return on_node(node, f"ps -fp {holder['pid']}")
+    return on_node(node, "ps -fp {pid}", pid=holder["pid"])

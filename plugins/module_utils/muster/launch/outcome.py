@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..verdict import processes
 from ..verdict.check import Check
 from ..verdict.commands import on_node, playbook
 from ..verdict.finding import Finding, add_up, as_lines, evidence, with_fix
@@ -256,7 +257,7 @@ def left_behind(record: Record) -> list[Finding]:
             node,
             "does not answer, so what is left of the launch is unknown; its lease ends it there",
             fix="Look with",
-            command=on_node(node, f"systemctl {'--user ' if own else ''}status {units[node]}"),
+            command=on_node(node, f"systemctl {'--user ' if own else ''}status {{unit}}", unit=units[node]),
         )
         for node in record.unseen
     ]
@@ -264,10 +265,12 @@ def left_behind(record: Record) -> list[Finding]:
 
 def still_there(node: str, unit: str, left: Left, *, own: bool = False) -> Finding:
     """Who ends the unit ends what is in it; a process beyond it, as one that began over ssh, is ended by itself."""
-    beyond = [one for one in left.processes if one["unit"] != unit]
+    beyond = [one["pid"] for one in left.processes if one["unit"] != unit and one["pid"] is not None]
     if beyond and len(beyond) == len(left.processes) and not left.error:
-        command = on_node(node, f"kill {' '.join(str(one['pid']) for one in beyond)}", become=not own)
+        fix = f"End it there. {processes.advice(beyond, 'kill' if own else 'sudo kill')}"
+        command = on_node(node, processes.LOOK, pids=processes.listed(beyond))
     else:
-        command = on_node(node, f"systemctl {'--user ' if own else ''}stop {unit}", become=not own)
+        fix = "End it with"
+        command = on_node(node, f"systemctl {'--user ' if own else ''}stop {{unit}}", unit=unit, become=not own)
     who = few([describe_process(one) for one in left.processes])
-    return LEFTOVER.fail(node, f"left of the launch: {left.error or who}", fix="End it with", command=command)
+    return LEFTOVER.fail(node, f"left of the launch: {left.error or who}", fix=fix, command=command)

@@ -12,6 +12,7 @@ import re
 LAUNCH_UNIT = "muster-launch-{}.service"
 LAUNCH_UNITS = LAUNCH_UNIT.partition("{")[0]  # how the name of every such unit begins
 LAUNCH_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}\Z")
+_A_LAUNCH_UNIT = re.compile(re.escape(LAUNCH_UNIT).replace(r"\{\}", f"({LAUNCH_ID.pattern[:-2]})"))
 LAUNCH_MARK = "MUSTER_LAUNCH_ID"  # what every process of a launch has in its environment
 # A span of time as systemctl show prints it, such as "1min 15s"; in seconds (systemd.time(7)).
 SPAN = re.compile(r"(\d+(?:\.\d+)?)(y|month|w|d|h|min|s|ms|us)\b")
@@ -26,6 +27,17 @@ SECONDS = {
     "ms": 1e-3,
     "us": 1e-6,
 }
+
+
+def is_launch_id(value: object) -> bool:
+    """Whether it is the id of a launch: what a node gives as one becomes part of paths, names and commands."""
+    return isinstance(value, str) and LAUNCH_ID.match(value) is not None
+
+
+def launch_of(unit: str) -> str:
+    """The id of the launch that a unit belongs to; "" for any other unit."""
+    found = _A_LAUNCH_UNIT.fullmatch(unit)
+    return found[1] if found else ""
 
 
 def unit_properties(

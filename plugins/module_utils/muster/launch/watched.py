@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any
 from ..network.ssh_mesh import Attempt, Member, refusals
 from ..verdict.check import Check
 from ..verdict.commands import playbook
-from ..verdict.finding import STATUSES, Finding, add_up, fix_with
+from ..verdict.finding import STATUSES, Evidence, Finding, add_up, fix_with, with_fix
+from ..verdict.printable import printable
 from .answers import UnusableError, whole, word
 from .attempts import NO_WATCHER, WITHOUT_WATCHER
-from .unit import LAUNCH_ID
+from .catalogue import CATALOGUE
+from .outcome import CLUSTER
+from .unit import LAUNCH_ID, is_launch_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
-    from ..verdict.finding import Verdict
+    from ..verdict.finding import FindingShape, Fix, Verdict
     from .manager import Whose
 
 WATCHER = Check(
@@ -35,6 +38,10 @@ CHECKS = (WATCHER,)
 
 ARTIFACTS = "muster-artifacts:"  # in what a watcher says, in the place of the folder where a controller keeps launches
 ID = re.compile(r"[a-z][a-z0-9_.]{0,99}\Z")
+A_LOG = re.compile(
+    rf"{ARTIFACTS}(?P<path>/{LAUNCH_ID.pattern[:-2]}/logs(?:/(?P<node>[\w.-]+)/[A-Za-z0-9_]+(?:\.std(?:out|err))?\.log)?)",
+    re.ASCII,
+)
 MOST_SAID = 500  # sentences
 MOST_TEXT = 4000
 MOST_FINDINGS = 500
@@ -110,88 +117,118 @@ def gone(verdict: Verdict, head: str, why: str) -> Verdict:
 # ---------------------------------------------------------------- what a watcher says
 
 
-def read(data: Any, artifacts: str) -> Word:
-    """artifacts: the folder of the cluster's launches on this controller. Raises UnusableError."""
-    if not isinstance(data, dict):
-        raise UnusableError("it is no word of a watcher")
-    state = data.get("state")
-    if not isinstance(state, dict):
-        return Word(alive=data.get("alive") is True, known=False)
-    result = state.get("result")
-    done = result if isinstance(result, dict) else {}
-    said = _list(state.get("said"), MOST_SAID)
-    return Word(
-        alive=data.get("alive") is True,
-        known=True,
-        first=whole(state.get("first")) or 0,
-        said=[_text(one, artifacts, MOST_TEXT) for one in said],
-        attempts=[_attempt(one) for one in _list(state.get("attempts"), MOST_ATTEMPTS)],
-        running=state.get("running") is True,
-        verdict=_verdict(done["verdict"], artifacts) if isinstance(done.get("verdict"), dict) else None,
-        left=done.get("left") is True,
-        history=[_ended(one, artifacts) for one in _list(done.get("attempts"), MOST_ATTEMPTS)],
-    )
+@dataclass(frozen=True)
+class Watcher:
+    """The watcher of a user's launch. Its state is a file of that user, who may write anything into it: ids, states and
+    numbers are taken where they are known here; words are shown as that user's, and no fix or command is.
+
+    artifacts: the folder of the cluster's launches on this controller. nodes: of the inventory.
+    """
+
+    user: str
+    head: str
+    artifacts: str
+    nodes: Collection[str]
+
+    @property
+    def who(self) -> str:
+        return f"{self.user}'s watcher on {self.head}"
+
+    def read(self, data: Any) -> Word:
+        """Raises UnusableError."""
+        if not isinstance(data, dict):
+            raise UnusableError("it is no word of a watcher")
+        state = data.get("state")
+        if not isinstance(state, dict):
+            return Word(alive=data.get("alive") is True, known=False)
+        result = state.get("result")
+        done = result if isinstance(result, dict) else {}
+        return Word(
+            alive=data.get("alive") is True,
+            known=True,
+            first=whole(state.get("first")) or 0,
+            said=[self.quoted(one) for one in _list(state.get("said"), MOST_SAID)],
+            attempts=[_attempt(one) for one in _list(state.get("attempts"), MOST_ATTEMPTS)],
+            running=state.get("running") is True,
+            verdict=self.verdict(done["verdict"]) if isinstance(done.get("verdict"), dict) else None,
+            left=done.get("left") is True,
+            history=[self.ended(one) for one in _list(done.get("attempts"), MOST_ATTEMPTS)],
+        )
+
+    def quoted(self, words: Any) -> str:
+        """In one line, with whose words they are."""
+        return f"{self.who} reports: {_words(words)}"
+
+    def ended(self, one: Any) -> dict[str, Any]:
+        """One attempt as attempts.Attempt has it."""
+        return {
+            **{name: value for name, value in _attempt(one).items() if name != "plan"},
+            "nodes": self.known(one.get("nodes")),
+            "summary": self.quoted(one.get("summary")),
+            "failed": self.known(one.get("failed")),
+            "checkpoint": _words(one.get("checkpoint") or ""),
+        }
+
+    def known(self, names: Any) -> list[str]:
+        return [name for name in _list(names, MOST_NODES) if isinstance(name, str) and name in self.nodes]
+
+    def verdict(self, given: dict[str, Any]) -> Verdict:
+        """Recomputed: status and summary follow from the findings."""
+        found = [self.finding(one) for one in _list(given.get("findings"), MOST_FINDINGS)]
+        verdict = add_up(found)
+        well = [one for one in found if one.status == "pass"]
+        if verdict["status"] in ("healthy", "degraded") and well:
+            verdict["summary"] = with_fix(well[0])
+        return verdict
+
+    def finding(self, one: Any) -> Finding:
+        """The user's words are its evidence as well, so that what seems to be a command in them is not completed."""
+        if not isinstance(one, dict) or one.get("status") not in STATUSES or not ID.match(str(one.get("id"))):
+            raise UnusableError("a finding of it is none")
+        summary = _words(one.get("summary"))
+        node = one.get("node")
+        proofs = [proof for proof in _list(one.get("evidence"), MOST_FINDINGS) if isinstance(proof, dict)]
+        shape: FindingShape = {
+            "id": str(one["id"]),
+            "status": one["status"],
+            "node": node if isinstance(node, str) and node in self.nodes else CLUSTER,
+            "summary": self.quoted(summary),
+            "evidence": [Evidence(source=self.who, text=summary), *map(self.proof, proofs)],
+            "fix": self.fix(str(one["id"]), one.get("fix")),
+        }
+        return Finding(**shape)
+
+    def proof(self, given: dict[str, Any]) -> Evidence:
+        source = f"{self.who}: {_words(given.get('source'))}"
+        return Evidence(source=source, text=_text(given.get("text"), MOST_EVIDENCE))
+
+    def fix(self, identity: str, given: Any) -> Fix:
+        """This controller's own for such a finding, or the log here that the finding names."""
+        log = A_LOG.fullmatch(str(given.get("command"))) if isinstance(given, dict) else None
+        if log and (log["node"] is None or log["node"] in self.nodes):
+            return fix_with("Its logs" if log["node"] is None else "Its log", f"{self.artifacts}{log['path']}")
+        check = CATALOGUE.get(identity)
+        return fix_with(check.fix, check.command) if check else fix_with()
 
 
 def _attempt(one: Any) -> dict[str, Any]:
-    if not isinstance(one, dict) or not LAUNCH_ID.match(str(one.get("launch_id"))):
+    if not isinstance(one, dict) or not is_launch_id(one.get("launch_id")):
         raise UnusableError("an attempt of it has no id")
     return {
         "number": whole(one.get("number")) or 0,
-        "launch_id": str(one["launch_id"]),
+        "launch_id": one["launch_id"],
         "plan": one.get("plan") if isinstance(one.get("plan"), str) else "",
     }
 
 
-def _ended(one: Any, artifacts: str) -> dict[str, Any]:
-    """One attempt as attempts.Attempt has it."""
-    if not isinstance(one, dict) or not LAUNCH_ID.match(str(one.get("launch_id"))):
-        raise UnusableError("an attempt of it has no id")
-    return {
-        "number": whole(one.get("number")) or 0,
-        "launch_id": str(one["launch_id"]),
-        "nodes": [_text(name, "", MOST_TEXT) for name in _list(one.get("nodes"), MOST_NODES)],
-        "summary": _text(one.get("summary"), artifacts, MOST_TEXT),
-        "failed": [_text(name, "", MOST_TEXT) for name in _list(one.get("failed"), MOST_NODES)],
-        "checkpoint": _text(one.get("checkpoint") or "", "", MOST_TEXT),
-    }
+def _words(value: Any) -> str:
+    return printable(" ".join(_text(value, MOST_TEXT).split()))
 
 
-def _verdict(given: dict[str, Any], artifacts: str) -> Verdict:
-    """Added up anew: a status is what its findings say."""
-    return add_up(
-        [_finding(one, artifacts) for one in _list(given.get("findings"), MOST_FINDINGS)],
-        _text(given.get("summary"), artifacts, MOST_TEXT),
-    )
-
-
-def _finding(one: Any, artifacts: str) -> Finding:
-    if not isinstance(one, dict) or one.get("status") not in STATUSES or not ID.match(str(one.get("id"))):
-        raise UnusableError("a finding of it is none")
-    fix = one["fix"] if isinstance(one.get("fix"), dict) else {}
-    shape: dict[str, Any] = {
-        "id": str(one["id"]),
-        "status": one["status"],
-        "node": _text(one.get("node"), "", MOST_TEXT),
-        "evidence": [
-            {
-                "source": _text(proof.get("source"), artifacts, MOST_TEXT),
-                "text": _text(proof.get("text"), "", MOST_EVIDENCE),
-            }
-            for proof in _list(one.get("evidence"), MOST_FINDINGS)
-            if isinstance(proof, dict)
-        ],
-        "fix": fix_with(*(_text(fix.get(name) or "", artifacts, MOST_TEXT) for name in ("text", "command"))),
-    }
-    for name in ("summary", "observed", "expected"):
-        shape[name] = _text(one.get(name) or "", artifacts, MOST_TEXT)
-    return Finding(**shape)
-
-
-def _text(value: Any, artifacts: str, most: int) -> str:
+def _text(value: Any, most: int) -> str:
     if not isinstance(value, str):
         raise UnusableError("a text of it is none")
-    return value[:most].replace(ARTIFACTS, artifacts)
+    return value[:most]
 
 
 def _list(value: Any, most: int) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..verdict.commands import shell
 from . import files
 from .model import CAP_SYS_RESOURCE, GROUP
 from .request import numbers, size
@@ -35,7 +36,7 @@ def judge_manager(plan: Plan, seen: Seen, user: User) -> None:
     if there.busy:
         plan.notes.append(
             f"{what}, and is not started anew, because {', '.join(there.busy)} of {user.name} runs: that comes with the"
-            f" next boot, or by sudo systemctl restart {unit}, which ends all that runs in it"
+            f" next boot, or by {shell('sudo systemctl restart {unit}', unit=unit)}, which ends all that runs in it"
         )
         return
     plan.restart.append(user.name)

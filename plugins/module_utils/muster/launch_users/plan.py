@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..verdict.commands import shell
 from . import files
 from .limits import judge_manager
 from .model import CAP_SYS_RESOURCE, GROUP, RECORD, SEATS_MODE, Plan, Record, Recorded, Request, Seen, SeenUser, User
@@ -59,7 +60,7 @@ def _problems(plan: Plan, request: Request, seen: Seen) -> None:
             folder = f"{request.root}/{user.name}"
             plan.problems.append(
                 f"{folder} belongs to {there.folder_owner}, who was {user.name} before, perhaps: move it away, or type"
-                f" sudo chown -R {user.name}: {folder}"
+                f" {shell('sudo chown -R {name}: {folder}', name=user.name, folder=folder)}"
             )
         elif there.torchrun is False:
             plan.problems.append(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..inspect import training_network
 from ..inspect.node import Node as InspectNode
 from ..verdict.check import Check
-from ..verdict.commands import on_node, playbook
+from ..verdict.commands import on_node, playbook, shell
 from ..verdict.finding import evidence
 from ..verdict.words import few
 from . import routes
@@ -204,7 +204,7 @@ def right(node: Node, meant: Node, name: str, addresses: list[str]) -> Iterator[
             f"the name {name} leads to {few(own)} and to {few(foreign)}, which {meant.name} does not have ({BY_HAND}):"
             " whoever takes that one reaches another machine, or nobody",
             f"Correct the line in /etc/hosts or the name server, or run {NETWORK}; where it comes from",
-            on_node(node.name, f"getent ahosts {name}"),
+            on_node(node.name, "getent ahosts {name}", name=name),
             peer=meant.name,
             **more,
         )
@@ -214,7 +214,7 @@ def right(node: Node, meant: Node, name: str, addresses: list[str]) -> Iterator[
             f"the name {name} leads to {more['observed']}, which {'it' if meant is node else meant.name} does not have"
             f" ({BY_HAND})",
             f"Correct the line in /etc/hosts or the name server, or run {NETWORK}; where it comes from",
-            on_node(node.name, f"grep -w {name} /etc/hosts"),
+            on_node(node.name, "grep -w {name} /etc/hosts", name=name),
             peer=None if meant is node else meant.name,
             **more,
         )
@@ -231,7 +231,7 @@ def duplicates(cluster: Cluster) -> Iterator[Finding]:
                 node.name,
                 f"its {carrier} has {owner.address} as well, which is the address of {owner.name} in the inventory",
                 "Take it off, there and in what sets it at boot, or correct cluster_address",
-                f"sudo ip address del {owner.address} dev {carrier}",
+                shell("sudo ip address del {address} dev {carrier}", address=owner.address, carrier=carrier),
                 peer=owner.name,
                 observed=f"{owner.address} on {node.name} {carrier}",
                 expected=f"{owner.address} on {owner.name} alone",

@@ -106,7 +106,9 @@ def black_holes(cluster: Cluster) -> Iterator[Finding]:
             fix="Set the same MTU on all nodes and on what is between them; to see where it ends",
             command=on_node(
                 share.links[0][0],
-                f"ping -c 2 -M do -s {largest - 28 + 1} {cluster.node(share.links[0][1]).address}",
+                "ping -c 2 -M do -s {size} {address}",
+                size=largest - 28 + 1,
+                address=cluster.node(share.links[0][1]).address,
             ),
         )
 
@@ -209,7 +211,7 @@ def far(cluster: Cluster) -> Iterator[Finding]:
             peer=share.peer,
             evidence=evidence("the kernel's shortest round trip (TCP_INFO)", f"{got * 1000:.3f} ms"),
             fix="See which way the packets take",
-            command=on_node(share.node, f"tracepath -n {cluster.node(share.peers[0]).address}"),
+            command=on_node(share.node, "tracepath -n {address}", address=cluster.node(share.peers[0]).address),
         )
 
 

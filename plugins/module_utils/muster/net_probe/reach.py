@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..verdict.check import Check
-from ..verdict.commands import on_node, playbook
+from ..verdict.commands import on_node, playbook, shell
 from ..verdict.finding import evidence
 from ..verdict.words import few
 from . import routes
@@ -224,7 +224,7 @@ def holders(cluster: Cluster) -> Iterator[Finding]:
                 node.name,
                 f"port {cluster.port} is held by another process, and nodes that call it would wait for an answer",
                 "Stop it, or set cluster_master_port to another port; what holds it is shown by",
-                f"sudo ss -ltnp sport = :{cluster.port}",
+                shell("sudo ss -ltnp sport = :{port}", port=cluster.port),
                 observed=node.served["holder"],
                 expected=f"port {cluster.port} free",
                 evidence=evidence(f"bind to port {cluster.port}", node.served["holder"]),
@@ -282,7 +282,7 @@ def wrong_host(share: Share, link: Link, cluster: Cluster, proof: list[Evidence]
         share.node,
         f"at its address {address}, {link.answered_by or 'another machine'} answers",
         "Give every node an address of its own; who has it is shown by",
-        on_node("gpu_nodes", f"ip -brief address show to {address}"),
+        on_node("gpu_nodes", "ip -brief address show to {address}", address=address),
         observed="wrong_host",
         expected="ok",
         evidence=proof,
@@ -327,7 +327,7 @@ def fix_for(outcome: str, cluster: Cluster, link: Link) -> tuple[str, str]:
     if outcome == "unreachable":
         return (
             f"Compare cluster_address of {link.target} with what it has, and the route, with",
-            on_node(link.origin, f"ip route get {cluster.node(link.target).address}"),
+            on_node(link.origin, "ip route get {address}", address=cluster.node(link.target).address),
         )
     if outcome == "foreign":
         return (

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from ..verdict.commands import shell
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -63,12 +65,14 @@ def refusals(account: Account, settings: Settings) -> list[str]:
     found = []
     if account.shell.rpartition("/")[2] in NO_LOGIN:
         found.append(
-            f"the shell of {name} is {account.shell}, with which nobody logs in: sudo usermod --shell /bin/bash {name}"
+            f"the shell of {name} is {account.shell}, with which nobody logs in:"
+            f" {shell('sudo usermod --shell /bin/bash {name}', name=name)}"
         )
     if account.expired:
-        found.append(f"the account {name} has expired: sudo chage --expiredate -1 {name}")
+        found.append(f"the account {name} has expired: {shell('sudo chage --expiredate -1 {name}', name=name)}")
     if account.locked and _is(settings, "usepam", "no"):
-        found.append(f"{name} is locked, and sshd runs without PAM (UsePAM no): sudo usermod --password '*' {name}")
+        command = shell("sudo usermod --password '*' {name}", name=name)
+        found.append(f"{name} is locked, and sshd runs without PAM (UsePAM no): {command}")
     if _is(settings, "pubkeyauthentication", "no"):
         found.append("sshd takes no keys (PubkeyAuthentication no): set it to yes in /etc/ssh/sshd_config")
     found += _lists(account, settings)
@@ -101,7 +105,8 @@ def _lists(account: Account, settings: Settings) -> list[str]:
     if allowed_groups and not _matches(allowed_groups, account.groups):
         found.append(
             f"sshd lets in the groups {', '.join(allowed_groups)} only (AllowGroups):"
-            f" sudo usermod --append --groups {allowed_groups[0]} {name}, or add a group of {name} there"
+            f" {shell('sudo usermod --append --groups {group} {name}', group=allowed_groups[0], name=name)}, or add a"
+            f" group of {name} there"
         )
     if _matches(settings.get("denygroups", []), account.groups):
         found.append(f"sshd keeps out a group of {name} (DenyGroups {' '.join(settings['denygroups'])})")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 from ..gpu_info.screen import way_out
+from ..verdict.commands import shell
 from . import persistence
 from .family import PINNING, branch_of, is_obsolete, is_part, is_versioned, keeps_step
 from .judge import busy, judge_driver
 from .model import File, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from .model import Request, Seen
 
@@ -69,16 +69,16 @@ def _runfile(plan: Plan, request: Request, seen: Seen) -> None:
     if not paths:
         return
     programs = {path.rpartition("/")[2]: path for path in left["programs"]}
-    command = next((f"{programs[name]} {how}" for name, how in UNINSTALLERS.items() if name in programs), "")
+    command = _uninstaller(programs)
     found = f"a driver was installed past the packages ({', '.join(paths)})"
     if request.removes_runfile and command:
         plan.uninstall = command
         plan.differs("disk", found, "driver of a runfile", ", ".join(paths), "uninstalled")
         return
     if command:
-        how = f"sudo {command}, or set nvidia_driver_remove_runfile to true"
+        how = f"{_uninstaller(programs, 'sudo ')}, or set nvidia_driver_remove_runfile to true"
     else:
-        how = f"sudo rm {shlex.join(left['libraries'])}"
+        how = shell("sudo rm {libraries}", libraries=left["libraries"])
     plan.refusals.append(f"{found}, and the two overwrite each other's files. To remove it: {how}")
 
 
@@ -233,3 +233,9 @@ def settle(plan: Plan, request: Request, stage: str) -> list[str]:
         plan.remarks.append(f"a reboot is due ({'; '.join(plan.reboot)}), but {forbidden}")
         plan.reboot = []
     return []
+
+
+def _uninstaller(programs: Mapping[str, str], before: str = "") -> str:
+    """The command that takes a runfile's driver away; "" where it has left none. programs: paths by their names."""
+    known = ((programs[name], how) for name, how in UNINSTALLERS.items() if name in programs)
+    return next((shell(f"{before}{{program}} {how}", program=path) for path, how in known), "")

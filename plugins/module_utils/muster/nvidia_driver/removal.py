@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..verdict.commands import shell
 from ..verdict.words import few
 from .family import is_part
 
@@ -24,8 +25,8 @@ def refusals(answer: Answer) -> list[str]:
     others = [name for name in answer.removes if not is_part(name)]
     if others:
         found.append(
-            f"apt would remove {few(others)} too, which depend on the driver: remove them first, with sudo apt-get"
-            f" remove {' '.join(others)}, or leave wipe_driver out"
+            f"apt would remove {few(others)} too, which depend on the driver: remove them first, with"
+            f" {shell('sudo apt-get remove {names}', names=others)}, or leave wipe_driver out"
         )
     return found
 
@@ -34,7 +35,7 @@ def remark(runfile: Sequence[str], *, loaded: bool) -> str:
     """What a person has to do behind it; empty for nothing."""
     said = []
     if runfile:
-        said.append(f"a driver that a runfile installed stays: sudo {runfile[0]}")
+        said.append(f"a driver that a runfile installed stays: {shell('sudo {program}', program=runfile[0])}")
     if loaded:
         said.append("its module stays in the kernel until the next start: sudo systemctl reboot")
     return "; ".join(said)

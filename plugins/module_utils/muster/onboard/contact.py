@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..verdict import access
-from ..verdict.commands import vault
+from ..verdict.commands import shell, vault
 
 OLDEST_PYTHON = (3, 10)
 DENIED = ("Permission denied", "Authentication failure", "Invalid/incorrect password")
@@ -86,12 +86,12 @@ def sudo_problem(login: Login, why: str) -> str:
         need = "it has no sudo, which Muster needs, also where root logs in"
         return f"{need}. As root there: apt-get install sudo, for {user}"
     if any(words in why for words in NOT_IN_SUDOERS) or any(words in login.said for words in NOT_IN_SUDOERS):
-        return f"{user} may not use sudo there. As root on the node: usermod -aG sudo {user}"
+        return f"{user} may not use sudo there. As root on the node: {shell('usermod -aG sudo {user}', user=user)}"
     if any(words in why for words in WANTS_PASSWORD):
         return (
             f"sudo asks {user} for a password there. Add --ask-become-pass to the command, or keep it in the inventory"
             f" as ansible_become_password, encrypted with: {vault()}. If {user} has no sudo at all, as root on the"
-            f" node: usermod -aG sudo {user}"
+            f" node: {shell('usermod -aG sudo {user}', user=user)}"
         )
     what, fix = access.explain(why)
     return f"{what}. {fix}" if what else f"{user} cannot become root there: {why}"

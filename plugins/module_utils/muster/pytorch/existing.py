@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..verdict.commands import shell
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -68,7 +70,7 @@ def judge(path: str, look: Mapping[str, Any], user: str) -> Judged:
         return Judged(maker, refusal=f"there is no Python at {path}/bin/python. Make it there, or correct its prefix")
     if look["everybody"]:
         what = f"everybody may write to {look['everybody']}, and so choose what launches run"
-        return Judged(maker, refusal=f"{what}. Take that right away: sudo chmod -R o-w {path}")
+        return Judged(maker, refusal=f"{what}. Take that right away: {shell('sudo chmod -R o-w {path}', path=path)}")
     said = look["said"]
     if "packages" not in said:
         fix = "It must lie where every user may read, and fit this node"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..verdict.commands import shell
 from .units import FOLDER, files_of, unit_name, where_of
 
 if TYPE_CHECKING:
@@ -99,8 +100,8 @@ def _mount(plan: Plan, mount: Mount, seen: Seen, packages: Mapping[str, str]) ->
     ours = f"{FOLDER}/{automount}" in seen.ours
     if on and not ours:
         plan.problems.append(
-            f"{on[-1].source} is mounted on {mount.path} already, by somebody else: sudo umount {mount.path}, or take"
-            " it out of shared_data_mounts"
+            f"{on[-1].source} is mounted on {mount.path} already, by somebody else:"
+            f" {shell('sudo umount {path}', path=mount.path)}, or take it out of shared_data_mounts"
         )
         return
     there = seen.folders.get(mount.path, EMPTY)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check
+from ..verdict.commands import shell
 from ..verdict.words import few, plural
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def judge(trial: Trial) -> Iterator[Said]:
             yield UNWRITABLE.fail(
                 node,
                 f"the training user cannot write to {trial.path}: {why}{others}",
-                command=f"findmnt {trial.path}; ls -ld {trial.path}",
+                command=shell("findmnt {path}; ls -ld {path}", path=trial.path),
                 observed=why,
             )
     for node, answer in trial.saw.items():
@@ -100,7 +101,9 @@ def judge(trial: Trial) -> Iterator[Said]:
 def _seen(trial: Trial, node: str, answer: Mapping[str, Any]) -> Iterator[Said]:
     why = said(answer)
     if why:
-        yield UNSEEN.fail(node, f"{trial.path} cannot be read: {why}", command=f"findmnt {trial.path}", observed=why)
+        yield UNSEEN.fail(
+            node, f"{trial.path} cannot be read: {why}", command=shell("findmnt {path}", path=trial.path), observed=why
+        )
         return
     seen = answer.get("seen")
     found: Mapping[str, Any] = seen if isinstance(seen, dict) else {}
@@ -121,7 +124,7 @@ def _seen(trial: Trial, node: str, answer: Mapping[str, Any]) -> Iterator[Said]:
         yield UNSEEN.fail(
             node,
             f"what {few(missing)} wrote to {trial.path} is not there within {WAIT:.0f} s: it is not the same folder",
-            command=f"findmnt {trial.path}",
+            command=shell("findmnt {path}", path=trial.path),
         )
     elif late:
         slowest = max(late, key=lambda writer: late[writer] or WAIT)
@@ -129,7 +132,7 @@ def _seen(trial: Trial, node: str, answer: Mapping[str, Any]) -> Iterator[Said]:
             node,
             f"what {slowest} wrote to {trial.path} is there after {late[slowest] or WAIT:.1f} s only",
             "Look at the server's load, and at the attribute cache of the mount (nfs(5))",
-            f"findmnt {trial.path}",
+            shell("findmnt {path}", path=trial.path),
         )
     if not missing and not late and not foreign and node in trial.wrote:
         yield UNSEEN.passed(node, f"what the others wrote to {trial.path} is there, and theirs")
@@ -139,7 +142,7 @@ def _seen(trial: Trial, node: str, answer: Mapping[str, Any]) -> Iterator[Said]:
             node,
             f"a file that the training user wrote to {trial.path} on {writer} belongs to uid {uid} here, and the"
             f" training user is uid {own}",
-            command=f"id; ls -ln {trial.path}",
+            command=shell("id; ls -ln {path}", path=trial.path),
             observed=str(uid),
             expected=str(own),
         )

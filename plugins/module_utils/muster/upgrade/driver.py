@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..nvidia_driver.family import is_part
 from ..nvidia_driver.model import Request as Wanted
-from ..verdict.commands import on_node, playbook
+from ..verdict.commands import on_node, playbook, shell
 from .model import Change
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def going_back(node: str, turn: Turn, there: Collection[str] = ()) -> list[str]:
         return []
     before = {spec.partition("=")[0] for spec in turn.keep}
     goes = [f"{name}-" for name in sorted(there) if before and is_part(name) and name not in before]
-    install = " ".join([INSTALL, f"{KEPT}/*.deb", *goes])
+    install = shell(f"{INSTALL} {KEPT}/*.deb {{goes}}", goes=goes) if goes else f"{INSTALL} {KEPT}/*.deb"
     return [
-        on_node(node, shlex.join(["sh", "-c", install]), become=True),
+        on_node(node, "sh -c {install}", install=install, become=True),
         on_node(node, "shutdown -r +1", become=True),
     ]

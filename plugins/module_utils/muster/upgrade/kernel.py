@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..nvidia_driver.family import is_part
-from ..verdict.commands import on_node, playbook
+from ..verdict.commands import on_node, playbook, shell
 from ..verdict.words import few
 from .kernel_seen import flavour, image_of, newest
 from .model import Change
@@ -107,7 +107,7 @@ def unfit(seen: Kernels) -> Iterator[str]:
         yield "its apt has no security pocket (as noble-security or bookworm-security), so nobody knows of any fixes"
     held = [name for name in leading(seen) if seen.packages[name].held]
     if held:
-        how = f"sudo apt-mark unhold {' '.join(held)}"
+        how = shell("sudo apt-mark unhold {held}", held=held)
         yield f"{few(held)} on hold, for which somebody may have reasons. Where there are none, on it: {how}"
 
 
@@ -194,12 +194,12 @@ def going_back(node: str, seen: Kernels) -> Iterator[str]:
     if not entry:
         yield f"{node}: at its boot menu, choose {seen.running}"
         return
-    yield on_node(node, f"grub-reboot {entry}", become=True)
+    yield on_node(node, "grub-reboot {entry}", entry=entry, become=True)
     yield on_node(node, "shutdown -r +1", become=True)
 
 
 def by_hand(fix: Fix) -> str:
-    install = f"sudo apt-get install {' '.join(fix.words)}, then " if fix.words else ""
+    install = f"{shell('sudo apt-get install {words}', words=fix.words)}, then " if fix.words else ""
     return f"it is the machine on which this runs, which no run starts anew. On it: {install}sudo systemctl reboot"
 
 
@@ -210,7 +210,7 @@ def unready(seen: Kernels, fix: Fix) -> str:
         return f"its newest kernel is {start} and not {fix.start}"
     new, now = seen.of(start), seen.of(seen.running)
     if now.initramfs and not new.initramfs:
-        how = f"sudo update-initramfs -c -k {start}"
+        how = shell("sudo update-initramfs -c -k {start}", start=start)
         return f"its kernel {start} has no initramfs, without which it may not come up: on it, {how}"
     if now.module.version and new.module.version != now.module.version:
         has = f"is {new.module.version}" if new.module.version else "is missing"

@@ -3,10 +3,15 @@
 What decides knows neither where the user is nor which inventory this run was given. It writes a command in a plain
 form, with the functions here; where text leaves for people, on the screen or in an artifact, `Terminal` makes of it
 what can be typed as it stands.
+
+The text of a command is the author's own. A value in it (a name, a path, a PID) may come from a node, a user or a log:
+it has a placeholder in the text, which is filled once, with the value quoted as one word. A value that no quoting makes
+safe (see `usable`) gives no command at all: "".
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from dataclasses import dataclass
@@ -33,31 +38,91 @@ COMMAND = re.compile(
 OPTIONS = re.compile(r"(?:\ -{1,2}[\w-]+(?:[ =](?:'[^']*'|(?!-)[^\s']+))?)*")
 
 
+PLACE = re.compile(r"\{([a-z_]+)\}")
+NODES = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:\[\]-]{0,252}")  # a name, a group, or several as node[1:2]; ASCII alone
+LONGEST_VALUE = 1000
+
+
+def usable(value: str) -> bool:
+    """Whether a value may be in a command, quoted: it is no option, no template of Ansible (which runs what is in it,
+    on the command line too), and nothing that a terminal obeys."""
+    return (
+        0 < len(value) <= LONGEST_VALUE
+        and value.isprintable()
+        and not value.startswith("-")
+        and not any(mark in value for mark in ("{{", "{%", "{#"))
+    )
+
+
+def shell(text: str, /, **values: object) -> str:
+    """A command for a shell. text: its placeholders, such as {path}, stand outside of quotes. values: each becomes one
+    word, or a part of one; a list becomes its words."""
+    words = {
+        name: [*map(str, value)] if isinstance(value, (list, tuple)) else [str(value)] for name, value in values.items()
+    }
+    named = [words[name] for name in PLACE.findall(text) if name in words]
+    if not all(all(map(usable, one)) and one for one in named):
+        return ""
+    return PLACE.sub(lambda found: shlex.join(words[found[1]]) if found[1] in words else found[0], text)
+
+
 def playbook(path: str, tags: str = "", **variables: object) -> str:
     """path: from the project's folder, such as site.yml or playbooks/health.yml. variables: as -e takes them."""
-    return shlex.join(["ansible-playbook", path, *(["--tags", tags] if tags else []), *_extra(variables)])
+    return _with_extra(["ansible-playbook", path, *(["--tags", tags] if tags else [])], variables)
 
 
 def again(**variables: object) -> str:
     """The command of this very run, with more variables."""
-    return shlex.join(["ansible-playbook", "...", *_extra(variables)])
+    return _with_extra(["ansible-playbook", "..."], variables)
 
 
-def _extra(variables: Mapping[str, object]) -> Iterator[str]:
-    for name, value in variables.items():
-        yield from ("-e", f"{name}={value}")
+def _with_extra(words: list[str], variables: Mapping[str, object]) -> str:
+    values = {name: str(value) for name, value in variables.items()}
+    if not all(map(usable, values.values())):
+        return ""
+    return shlex.join([*words, *(word for name, value in values.items() for word in ("-e", _variable(name, value)))])
 
 
-def on_node(node: str, command: str, *, become: bool = False) -> str:
-    """Run a command on a node, or on each node of a group."""
-    return shlex.join(
-        ["ansible", node, *(["--become"] if become else []), "-m", "ansible.builtin.command", "-a", command]
-    )
+def _variable(name: str, value: str) -> str:
+    """Ansible splits name=value at spaces: what follows one could set another variable."""
+    return json.dumps({name: value}, ensure_ascii=False) if re.search(r"[\s'\"\\]", value) else f"{name}={value}"
+
+
+def on_node(node: str, command: str, /, *, become: bool = False, **values: object) -> str:
+    """Run a command on a node, or on each node of a group. values: for the placeholders in the command."""
+    inner = shell(command, **values)
+    return _ad_hoc(node, become, "ansible.builtin.command", "-a", inner) if inner else ""
 
 
 def ping(node: str) -> str:
     """Log in on a node, and show how."""
-    return shlex.join(["ansible", node, "-m", "ansible.builtin.ping", "-vvv"])
+    return _ad_hoc(node, False, "ansible.builtin.ping", "-vvv")
+
+
+def _ad_hoc(node: str, become: bool, *module: str) -> str:
+    """What is no name could be an option, a file of names, or a template."""
+    if not NODES.fullmatch(node):
+        return ""
+    return shlex.join(["ansible", node, *(["--become"] if become else []), "-m", *module])
+
+
+@dataclass(frozen=True)
+class OnNode:
+    """A command for a node that is known later. command: with placeholders; "" to log in. at: the placeholder whose
+    value names the node."""
+
+    command: str = ""
+    at: str = "node"
+    become: bool = False
+
+    @property
+    def places(self) -> list[str]:
+        """The placeholders of the command."""
+        return PLACE.findall(self.command)
+
+    def filled(self, values: Mapping[str, object]) -> str:
+        node = str(values[self.at])
+        return on_node(node, self.command, become=self.become, **values) if self.command else ping(node)
 
 
 def vault() -> str:

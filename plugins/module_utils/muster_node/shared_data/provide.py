@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.muster.shared_data.plan import Plan, make_plan
 from ansible.module_utils.muster.shared_data.request import faults, mounts_of
 from ansible.module_utils.muster.shared_data.units import SECONDS, unit_name
-from ansible.module_utils.muster.verdict.commands import playbook
+from ansible.module_utils.muster.verdict.commands import playbook, shell
 
 from ..packages.apt import install
 from ..tools import files, trust
@@ -58,7 +58,7 @@ def silent(mount: Mount) -> str:
     why, _ = silence(mount.path, SECONDS + 5.0)
     if not why:
         return ""
-    journal = f"sudo journalctl -b --no-pager -u '{unit_name(mount.path, 'mount')}'"
+    journal = shell("sudo journalctl -b --no-pager -u {unit}", unit=unit_name(mount.path, "mount"))
     return f"{mount.source} does not come up on {mount.path}: {why}. What systemd says of it: {journal}"
 
 
@@ -97,7 +97,8 @@ def _end(path: str) -> None:
         failed = failure(("umount", path), run("umount", path, seconds=SYSTEMCTL_SECONDS))
         if failed:
             raise RefusedError(
-                f"{path} is in use, and stays as it is ({failed})", f"See who uses it: sudo fuser -vm {path}"
+                f"{path} is in use, and stays as it is ({failed})",
+                f"See who uses it: {shell('sudo fuser -vm {path}', path=path)}",
             )
     _must("systemctl", "stop", unit_name(path, "automount"))
 

@@ -132,14 +132,14 @@ class HandingOver:
 
 
 class Watched:
-    """A launch that has a watcher. artifacts: the folder of the cluster's launches here. user: whose own it is."""
+    """A launch that has a watcher. quote: show a sentence as it stands, which is not this controller's own."""
 
-    def __init__(self, launch_id: str, way: Way, say: Callable[[str], None], artifacts: Path, user: str) -> None:
+    def __init__(self, launch_id: str, way: Way, quote: Callable[[str], None], watcher: watched.Watcher) -> None:
         self.launch_id = launch_id
-        self.user = user
+        self.user = watcher.user
         self.head = way.name
-        self.say = say
-        self.artifacts = str(artifacts)
+        self.quote = quote
+        self.watcher = watcher
         self.heard = 0  # sentences
         self.messages = LaunchMessages({way.name: way}, WATCHER)
         self.messages.own = True
@@ -172,11 +172,11 @@ class Watched:
     def word(self) -> Word:
         """What it has said by now. Raises NodeError."""
         try:
-            found = watched.read(self.ask("word"), self.artifacts)
+            found = self.watcher.read(self.ask("word"))
         except UnusableError as problem:
             raise NodeError(f"its watcher's word is of no use: {problem}", reachable=True) from None
         for sentence in found.said[max(0, self.heard - found.first) :]:
-            self.say(sentence)
+            self.quote(sentence)
         self.heard = max(self.heard, found.first + len(found.said))
         return found
 

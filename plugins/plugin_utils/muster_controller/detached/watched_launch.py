@@ -14,6 +14,7 @@ from muster.launch.outcome import Record
 from muster.launch.plan import build_plan
 from muster.launch.preflight import without_project
 from muster.launch.watch import Decision
+from muster_controller.artifacts.runs import read_json
 from muster_controller.launch.elsewhere import unpacked
 from muster_controller.playbook.interruption import Interruption
 from muster_controller.playbook.node_error import NodeError
@@ -57,13 +58,15 @@ class WatchedLaunch:
         folder: Path,
         connect: Callable[[str], NodeConnection],
         say: Callable[[str], None],
+        quote: Callable[[str], None],
         settings: Settings,
         nodes: Sequence[str],
     ) -> None:
-        """folder: of the cluster's launches here. nodes: of the inventory."""
+        """folder: of the cluster's launches here. quote: say what is not our own. nodes: of the inventory."""
         self.folder = folder
         self.connect = connect
         self.say = say
+        self.quote = quote
         self.settings = settings
         self.nodes = nodes
         self.interruption = Interruption()
@@ -191,11 +194,19 @@ class WatchedLaunch:
         except (TypeError, KeyError, IndexError):
             run_dir = ""
         owner = first["user"] if first.get("manager") == USER else ""
-        if why := usable(found, attempt["launch_id"], run_dir, self.nodes, owner):
+        why = usable(found, attempt["launch_id"], run_dir, self.nodes, owner)
+        if not why and self.is_another(found, first):
+            why = "a launch of this name is kept here, and it is another one"
+        if why:
             self.say(f"nothing of attempt {attempt['number']} ({attempt['launch_id']}) is brought here: {why}")
             return None
         plan: dict[str, Any] = found
         return plan
+
+    def is_another(self, plan: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
+        """Whether the folder of this attempt would be that of a launch which the watcher did not begin."""
+        kept = read_json(self.folder / plan["launch_id"] / "plan.json")
+        return plan.get("watched") != first.get("watched") or (bool(kept) and kept.get("watched") != first["watched"])
 
     def wait_for_leases(self, plan: dict[str, Any]) -> None:
         """Until what a watcher that is gone had begun has certainly ended."""
@@ -208,7 +219,8 @@ class WatchedLaunch:
 
     def watched(self, plan: dict[str, Any]) -> Watched:
         known = plan["watched"]
-        return Watched(known["launch_id"], self.connect(known["node"]), self.say, self.folder, plan["user"])
+        watcher = watched.Watcher(plan["user"], known["node"], str(self.folder), self.nodes)
+        return Watched(known["launch_id"], self.connect(known["node"]), self.quote, watcher)
 
 
 def runs_detached(plan: dict[str, Any]) -> Verdict:

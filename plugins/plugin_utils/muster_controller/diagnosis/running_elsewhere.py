@@ -18,8 +18,9 @@ from muster_controller.nodes.program import Program
 from .afterwards import Afterwards
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from muster.diagnosis.hand_typed import Choice
     from muster.launch.plan import NodeSpec
     from muster_controller.nodes.messages import Messages
 
@@ -35,6 +36,7 @@ class RunningElsewhere:
         self.key = secrets.token_hex(32)
         heard = ask(messages, nodes, "agents", {"key": self.key})
         self.silent = dict(heard.silent)
+        self.logins = {str(who.get("name")) for who in heard.who.values()}
         self.agents: dict[str, list[Agent]] = {}
         for name, answer in heard.said.items():
             found, whole = reading.read_all(Agent, answer.get("agents"))
@@ -46,14 +48,14 @@ class RunningElsewhere:
             if not whole:
                 self.silent[name] = "some of what it says of its processes is of no use"
 
-    def musters(self) -> list[str]:
-        return hand_typed.musters(self.agents)
+    def choice(self, here: Collection[str], accounts: Iterable[str], wanted: str, *, has_last: bool) -> Choice:
+        """See hand_typed.choose; who logs in on the nodes, and root, are accounts of the cluster as well."""
+        known = {*accounts, *self.logins, "root"}
+        return hand_typed.choose(self.agents, here, known, wanted, has_last=has_last)
 
-    def case(self, specs: Mapping[str, NodeSpec], give_up: Callable[[], bool]) -> Case | None:
-        """That of the largest launch that was not begun by Muster; None where there is none."""
-        typed = hand_typed.one_launch(self.agents)
-        if not typed:
-            return None
+    def case(self, user: str, specs: Mapping[str, NodeSpec], give_up: Callable[[], bool]) -> Case:
+        """That of the launch which this account has typed."""
+        typed = hand_typed.one_launch(self.agents, user)
         gathered = Gathered(key=self.key, not_looked=dict(self.silent))
         shape = hand_typed.case_shape(typed, specs, gathered)
         plan: dict[str, Any] = {"nodes": shape["launch"]["nodes"], "master_port": shape["launch"]["master_port"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,15 @@ def plan_on(nodes: list[NodeSpec], launch_id: str) -> dict[str, Any]:
     return build_plan(a_user_request("anna", launch_id=launch_id, more=watched), nodes)
 
 
-def outcome(*attempts: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """(the attempts whose plans are followed, what is said)."""
+def outcome(*attempts: dict[str, Any], folder: Path = Path("/nowhere")) -> tuple[list[str], list[str]]:
+    """(the attempts whose plans are followed, what is said). folder: of launches here."""
     said: list[str] = []
 
     def connect(_name: str) -> Any:
         raise AssertionError("nobody is asked")
 
     settings: Any = None  # nothing is begun
-    launch = WatchedLaunch(Path("/nowhere"), connect, said.append, settings, [node.name for node in NODES])
+    launch = WatchedLaunch(folder, connect, said.append, said.append, settings, [node.name for node in NODES])
     word = Word(
         alive=False,
         known=True,
@@ -73,3 +74,16 @@ def test_an_attempt_that_cannot_be_followed_is_left_out_and_that_is_said(changes
 def test_nodes_of_the_inventory_alone_are_followed() -> None:
     more = [*NODES, NodeSpec("node9", "10.0.0.9", NODES[0].torchrun)]
     assert outcome(plan_on(more, FIRST))[0] == []
+
+
+def test_no_attempt_takes_the_folder_of_another_launch(tmp_path: Path) -> None:
+    """Its plan and its logs would replace those of whoever began that launch."""
+    (tmp_path / SECOND).mkdir()
+    (tmp_path / SECOND / "plan.json").write_text(json.dumps({"launch_id": SECOND, "user": "ben"}))
+    plans, said = outcome(plan_of(FIRST), plan_of(SECOND), folder=tmp_path)
+    assert plans == [FIRST]
+    assert "a launch of this name is kept here, and it is another one" in said[0]
+    (tmp_path / SECOND / "plan.json").write_text(json.dumps(plan_of(SECOND)))
+    assert outcome(plan_of(FIRST), plan_of(SECOND), folder=tmp_path) == ([FIRST, SECOND], [])
+    others = {"watched": {"node": "node2", "launch_id": SECOND}}
+    assert outcome(plan_of(FIRST), plan_of(SECOND, **others))[0] == [FIRST]

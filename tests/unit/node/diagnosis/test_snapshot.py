@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster.diagnosis import reading
+from muster.diagnosis import hand_typed, reading
 from muster.diagnosis.evidence import Agent, Snapshot
 from muster_node.diagnosis import agents, shots, snapshot, sockets
 from muster_node.launch import state
@@ -312,6 +312,36 @@ def test_launchers_and_ranks_that_nobody_known_has_started(folder: Path) -> None
     finally:
         with suppress(ProcessLookupError):
             os.killpg(begun[0].pid, signal.SIGKILL)
+        for child in begun:
+            child.kill()
+            child.communicate()
+
+
+@as_root
+def test_a_process_of_anybody_that_is_called_torchrun_is_not_taken_for_the_launch() -> None:
+    """It is one by its name, and by as many as its account likes; the launch of the cluster goes before it."""
+    words = ["torchrun", "-c", "read line", "--master_addr", "n1'; touch x; '", "train.py"]
+    begun = [
+        subprocess.Popen(words, executable="/bin/sh", stdin=subprocess.PIPE, user=user, env={})
+        for user in (NOBODY.pw_uid, NOBODY.pw_uid, 0)
+    ]
+
+    def ours() -> list[Agent]:
+        found = json.loads(json.dumps(agents.agents({"key": KEY})))
+        return [
+            one for one in reading.read_all(Agent, found["agents"])[0] if one["pid"] in [each.pid for each in begun]
+        ]
+
+    try:
+        until(lambda: sorted(one["user"] for one in ours()) == ["nobody", "nobody", "root"], PATIENCE, "all are there")
+        seen = {"node1": ours()}
+        assert hand_typed.choose(seen, [], {"root"}, "", has_last=True).user == "root"
+        theirs = {"node1": [one for one in ours() if one["user"] == "nobody"]}
+        chosen = hand_typed.choose(theirs, [], {"root"}, "", has_last=True)
+        assert (chosen.user, chosen.remark[:37]) == ("", "Running: torchrun of nobody on node1:")
+        [one] = hand_typed.one_launch(theirs, "nobody")
+        assert one.head == ("", hand_typed.PORT)
+    finally:
         for child in begun:
             child.kill()
             child.communicate()

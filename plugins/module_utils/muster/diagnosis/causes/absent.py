@@ -6,7 +6,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...verdict.commands import on_node
+from ...verdict.commands import OnNode
 from ..model import Cause, Place, Question, no, not_looked, yes
 from ..progress import WITHIN
 from ..reaching import CALLED_HEAD, WAITED, before_they_met
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Of Gloo's keys; those of NCCL's ids ("//cuda//0") end with the number of a group.
 KEY_OF_RANK = re.compile(r"^(?!.*//cuda//).*/(?P<rank>\d+)$")
 OF_THE_ID, STORE_HAD_NONE = (re.compile(BY_ID[name].pattern) for name in ("nccl.unique_id", "store.key"))
-RUNNING = on_node("{node}", "ps -eo pid,stat,user,lstart,args")
+RUNNING = OnNode("ps -eo pid,stat,user,lstart,args")
 
 
 def others(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ...verdict.commands import on_node, ping
+from ...verdict.commands import OnNode
 from ...verdict.words import few
 from ..model import Cause, Place, Question, no, not_looked, yes
 from ..reaching import ends_of, of_checks
@@ -152,7 +152,7 @@ def leased(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
     return (Place(one.node) for one in by if one.node)
 
 
-LOG_IN = ping("{node}")
+LOG_IN = OnNode()
 HANGS = Question("probe.hangs", "does {node} take calls without a word?", takes_calls_without_a_word, LOG_IN)
 DOWN = Question("probe.peers", "do the other nodes not reach {node} either?", peers_do_not_reach, LOG_IN)
 REACHED = Question("probe.reached", "do the other nodes still reach {node}?", peers_reach, LOG_IN)
@@ -161,7 +161,7 @@ BOOTED = Question(
     "access.booted",
     "was {node} booted again during the launch?",
     began_anew,
-    on_node("{node}", "journalctl --list-boots"),
+    OnNode("journalctl --list-boots"),
 )
 
 CAUSES = (
@@ -183,7 +183,7 @@ CAUSES = (
         scope="node",
         says="{node} was booted again during the launch",
         fix="Look why: its journal of the boot before, and its management board",
-        command=on_node("{node}", "journalctl --boot=-1 --lines=50", become=True),
+        command=OnNode("journalctl --boot=-1 --lines=50", become=True),
         symptoms=(*LOST, "unit.ended", "rank.victim", "launch.lease"),
         places=nodes_lost,
         confirm=(BOOTED,),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...verdict.commands import on_node, playbook
+from ...verdict.commands import OnNode, playbook
 from ...verdict.words import few
 from ..digests import environment, value_among
 from ..model import Cause, Place, Question, no, not_looked, yes
@@ -22,7 +22,7 @@ VARIABLES = ("GLOO_SOCKET_IFNAME", OF_NCCL, "TP_SOCKET_IFNAME")
 TOLD = (*CALLED_PEER, "nccl.remote", "nccl.timeout", "gloo.timeout")
 OWN = ("process.exception", "process.exception.everywhere")
 NAME_IT = "Set the variable to the interface of the training network there, or leave it out"
-ADDRESSES = on_node("{node}", "ip -brief address")
+ADDRESSES = OnNode("ip -brief address")
 
 
 def named_interface(case: Case, node: str) -> tuple[str, str]:
@@ -224,7 +224,7 @@ CAUSES = (
                 "address.own_name",
                 "does {node} give its loopback address?",
                 tells_its_loopback,
-                on_node("{node}", "cat /etc/hosts"),
+                OnNode("cat /etc/hosts"),
             ),
             LOOPBACK_FOUND,
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...verdict.commands import on_node
+from ...verdict.commands import OnNode
 from ...verdict.majority import vote
 from ...verdict.words import few
 from ..arguments import SHARED, told
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..model import Answer, Places, Symptom
 
 DIFFER = (*CALLED_HEAD, *WAITED, "store.key", "store.in_use", "store.closed", "rendezvous.closed", *CALLED_PEER)
-ARGUMENTS = on_node("{node}", "ps -eo pid,user,args")
+ARGUMENTS = OnNode("ps -eo pid,user,args")
 
 
 def values(case: Case, option: str) -> dict[str, str]:

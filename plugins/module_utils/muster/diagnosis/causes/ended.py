@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...launch.agent_log import exit_codes
 from ...launch.endings import STOPPED, Ending
 from ...launch.failure import NO_MANAGER
-from ...verdict.commands import on_node
+from ...verdict.commands import OnNode
 from ..model import Cause, Place, Question, no, yes
 from .process import OOM_KILLS, OOM_LOGGED
 
@@ -26,7 +26,7 @@ NAMES = {HANGUP: "SIGHUP", INTERRUPT: "SIGINT", TERMINATE: "SIGTERM"}
 WAITED = re.compile(r"Rendezvous|TCPStore|Store|[Tt]imed? ?out|[Cc]onnect|EADDRINUSE|clients joined")
 DEATH_SIGNAL = re.compile(r"death signal")
 SIGTERM = "SIGTERM"
-JOURNAL = on_node("{node}", "journalctl --lines=50", become=True)
+JOURNAL = OnNode("journalctl --lines=50", become=True)
 
 
 def of_launchers(case: Case) -> Iterator[Failure]:
@@ -262,7 +262,7 @@ CAUSES = (
         scope="node",
         says="the kernel ended the launch on {node}, because memory ran out there",
         fix="Use less memory (batch, workers, prefetch), and look what else runs there",
-        command=on_node("{node}", "ps -eo pid,user,rss,args --sort=-rss"),
+        command=OnNode("ps -eo pid,user,rss,args --sort=-rss"),
         symptoms=LAUNCHERS,
         places=nodes_of_launchers,
         confirm=(UNIT_OOM, OOM_KILLS, OOM_LOGGED),
@@ -328,7 +328,7 @@ CAUSES = (
         scope="process",
         says="a process of the data loader of rank {rank} on {node} was ended, and the rank with it",
         fix="Look whether memory ran out there; fewer or smaller workers need less",
-        command=on_node("{node}", "journalctl --dmesg --lines=30", become=True),
+        command=OnNode("journalctl --dmesg --lines=30", become=True),
         symptoms=("system.worker_killed", "system.worker_crashed"),
         places=ranks_of_workers,
         confirm=(WORKER_ENDED,),

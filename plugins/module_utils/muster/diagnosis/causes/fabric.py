@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...verdict.commands import on_node
+from ...verdict.commands import OnNode
 from .. import progress
 from ..model import Cause, Place, Question, no, not_looked, yes
 from .gpu import OWN, found, where_met
@@ -53,9 +53,7 @@ def with_several_gpus(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
         yield from (Place(node) for node in case.nodes if len(case.ranks_of(node)) > 1)
 
 
-PORT = Question(
-    "rdma.port", "did a port for RDMA of {node} go down?", port_went_down, on_node("{node}", "rdma link show")
-)
+PORT = Question("rdma.port", "did a port for RDMA of {node} go down?", port_went_down, OnNode("rdma link show"))
 SAME_CALL = Question("calls.same", "do all ranks wait in the same call?", within_one_call)
 RDMA = ("nccl.completion", "nccl.queue_pair", "nccl.system_error", "nccl.remote")
 
@@ -66,7 +64,7 @@ CAUSES = (
         scope="node",
         says="the fabric manager on {node} does not run, or is of another version than the driver",
         fix="Start nvidia-fabricmanager there, of the driver's own version",
-        command=on_node("{node}", "systemctl status nvidia-fabricmanager", become=True),
+        command=OnNode("systemctl status nvidia-fabricmanager", become=True),
         symptoms=("cuda.not_ready", "nccl.cuda_error"),
         places=where_met,
         confirm=(
@@ -82,7 +80,7 @@ CAUSES = (
         scope="node",
         says="a link between GPUs of {node} failed",
         fix="Reset the GPUs while nothing uses them; look at the kernel log",
-        command=on_node("{node}", "nvidia-smi nvlink --status"),
+        command=OnNode("nvidia-smi nvlink --status"),
         symptoms=("cuda.nvlink", "nccl.cuda_error"),
         places=where_met,
         confirm=(
@@ -99,7 +97,7 @@ CAUSES = (
         scope="node",
         says="a port for RDMA of {node} is down, or was for a moment",
         fix="Look at its cable and at the switch",
-        command=on_node("{node}", "rdma link show"),
+        command=OnNode("rdma link show"),
         symptoms=RDMA,
         places=where_met,
         confirm=(PORT, found("rdma.port.down", "a port that is down")),
@@ -111,7 +109,7 @@ CAUSES = (
         scope="node",
         says="the RDMA of {node} has not the address, subnet or partition that its peers expect",
         fix="Correct NCCL_IB_GID_INDEX, the addresses or the partitions as the finding says",
-        command=on_node("{node}", "rdma link show"),
+        command=OnNode("rdma link show"),
         symptoms=("nccl.completion", "nccl.queue_pair"),
         places=where_met,
         confirm=(

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ...health.xids import XID_LINE, XIDS
-from ...verdict.commands import on_node, playbook
+from ...verdict.commands import OnNode, playbook
 from ..digests import environment, value_among
 from ..model import Cause, Place, Question, no, not_looked, yes
 from ..questions import probe
@@ -31,9 +31,9 @@ FIRST_FEW = tuple(accumulate((str(number) for number in range(MOST_GPUS)), lambd
 OWN = ("process.exception", "process.exception.everywhere", "process.crash")
 # What the words of a rank prove by themselves: said where nothing deeper is.
 BY_WORDS = ("gpu.number", "gpu.none_seen")
-SMI = on_node("{node}", "nvidia-smi")
-LIST = on_node("{node}", "nvidia-smi -L")
-LOG = on_node("{node}", "journalctl --dmesg --grep=NVRM --lines=20", become=True)
+SMI = OnNode("nvidia-smi")
+LIST = OnNode("nvidia-smi -L")
+LOG = OnNode("journalctl --dmesg --grep=NVRM --lines=20", become=True)
 
 
 def where_met(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
@@ -254,7 +254,7 @@ CAUSES = (
         scope="node",
         says="the driver's module in the kernel of {node} is of another version than its libraries",
         fix="Restart the node",
-        command=on_node("{node}", "cat /proc/driver/nvidia/version"),
+        command=OnNode("cat /proc/driver/nvidia/version"),
         symptoms=("cuda.no_gpu", "cuda.driver_old", "cuda.failed", "nccl.cuda_error"),
         places=where_met,
         confirm=(found("gpu.driver.mismatch", "a driver of two versions"),),

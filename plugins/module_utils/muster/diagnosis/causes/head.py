@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...verdict.commands import on_node, playbook
+from ...verdict.commands import OnNode, playbook
 from ..model import Cause, Place, Question, no, not_looked, yes
 from ..reaching import (
     CALLED_HEAD,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TORCH = ("torchrun", "torch.distributed", "python", "accelerate", "deepspeed")
 EARLIER = 2.0  # seconds by which the clocks of a node and of the controller may differ unnoticed
-LISTENERS = on_node("{node}", "ss -ltnp sport = :{port}", become=True)
+LISTENERS = OnNode("ss -ltnp sport = :{port}", become=True)
 
 
 # ---------------------------------------------------------------- where
@@ -176,16 +176,14 @@ REPLY = Question(
     "head.reply",
     "did calls of {node} come in on {peer}, and their answers get lost?",
     reply_lost,
-    on_node("{peer}", "ss -tn state syn-recv"),
+    OnNode("ss -tn state syn-recv", at="peer"),
 )
-NO_ROUTE = Question(
-    "route.none", "has {node} no route to {peer}?", no_route, on_node("{node}", "ip route get {address}")
-)
+NO_ROUTE = Question("route.none", "has {node} no route to {peer}?", no_route, OnNode("ip route get {address}"))
 OTHER_ROUTE = Question(
     "route.other",
     "does the way to {peer} leave {node} by another interface?",
     another_route,
-    on_node("{node}", "ip route get {address}"),
+    OnNode("ip route get {address}"),
 )
 TWICE = Question("address.twice", "has {node} the address of {peer} as well?", has_heads_address)
 
@@ -251,7 +249,7 @@ CAUSES = (
         scope="link",
         says="calls of {node} reach {peer}, and the answers of {peer} get lost on the way back",
         fix="Look at the way back: routes and outgoing rules on {peer}, and reverse-path filters between them",
-        command=on_node("{peer}", "ip route"),
+        command=OnNode("ip route", at="peer"),
         symptoms=SILENT,
         places=before_they_met(each_caller),
         confirm=(REPLY,),
@@ -263,7 +261,7 @@ CAUSES = (
         scope="link",
         says="no machine answers at the address of the head node",
         fix="Look whether the head node is up, and whether its address is right",
-        command=on_node("{node}", "ip neighbour"),
+        command=OnNode("ip neighbour"),
         symptoms=(*SILENT, *ERRORS),
         places=before_they_met(ways_to_head(*GONE)),
         confirm=(probed("does {node} find nobody at the address of {peer}?", *GONE),),
@@ -274,7 +272,7 @@ CAUSES = (
         scope="link",
         says="{node} has no route to {peer}",
         fix="Add a route to the training network on {node}",
-        command=on_node("{node}", "ip route get {address}"),
+        command=OnNode("ip route get {address}"),
         symptoms=(*SILENT, *ERRORS),
         places=before_they_met(each_caller),
         confirm=(NO_ROUTE,),
@@ -286,7 +284,7 @@ CAUSES = (
         scope="link",
         says="the way of {node} to {peer} leaves by another interface than the training network's",
         fix="Take that route away, or give the training network one of its own",
-        command=on_node("{node}", "ip route get {address}"),
+        command=OnNode("ip route get {address}"),
         symptoms=(*SILENT, *ERRORS),
         places=before_they_met(each_caller),
         confirm=(OTHER_ROUTE,),
@@ -298,7 +296,7 @@ CAUSES = (
         scope="node",
         says="{node} has the address of {peer} as well, and whoever calls it may reach either",
         fix="Take the address off {node}",
-        command=on_node("{node}", "ip -brief address"),
+        command=OnNode("ip -brief address"),
         symptoms=(*CALLED_HEAD, *WAITED, "store.closed"),
         places=before_they_met(twice),
         confirm=(TWICE,),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
-from ...verdict.commands import on_node
+from ...verdict.commands import OnNode
 from ...verdict.words import few
 from ..digests import environment
 from ..model import Cause, Place, Question, no, not_looked, yes
@@ -111,7 +111,7 @@ CAUSES = (
         scope="node",
         says="a service mesh's proxy on {node} takes the launch's connections",
         fix="Take the launch's ports, or its pods, out of the mesh",
-        command=on_node("{node}", "ss -ltnp", become=True),
+        command=OnNode("ss -ltnp", become=True),
         symptoms=(*CALLED_HEAD, *WAITED, *CUT, *CALLED_PEER),
         places=each_node,
         confirm=(Question("interference.sidecar", "does a mesh's proxy listen there on {node}?", has_sidecar),),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...verdict.commands import on_node, playbook
+from ...verdict.commands import OnNode, playbook
 from ...verdict.words import few
 from ..model import Cause, Place, Question, no, not_looked, yes
 from ..reaching import CALLED_HEAD, WAITED, addresses_of, before_they_met, callers, is_address, is_loopback
@@ -59,7 +59,7 @@ def name_is_foreign(case: Case, place: Place) -> Answer:
     return no(f"it leads to {few(answers)}", f"getaddrinfo on {place.node}")
 
 
-RESOLVE = on_node("{node}", "getent ahosts {what}")
+RESOLVE = OnNode("getent ahosts {what}")
 NAME_UNKNOWN = Question("name.unknown", "does {node} not know the name {what}?", name_unknown, RESOLVE)
 NAME_LOOPBACK = Question("name.loopback", "does {what} lead to the loopback on {node}?", name_is_loopback, RESOLVE)
 NAME_FOREIGN = Question("name.foreign", "does {what} lead to another machine on {node}?", name_is_foreign, RESOLVE)

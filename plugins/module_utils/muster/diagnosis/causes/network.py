@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...verdict.commands import on_node, playbook
+from ...verdict.commands import OnNode, playbook
 from ..model import Cause, Place, Question, no, not_looked, yes
 from ..reaching import CALLED_PEER, CUT, is_held_up, probed, ways_between
 
@@ -101,25 +101,21 @@ def waits_for_answers(case: Case, place: Place) -> Answer:
 PORTS = ("net.ephemeral_ports.dropped", "net.peer.dropped")
 REFUSED = ("net.ephemeral_ports.refused", "net.ephemeral_ports.prohibited", "net.peer.refused", "net.peer.prohibited")
 LET_IN = playbook("site.yml", tags="network")
-RESENT = Question(
-    "net.resent", "did {node} send much of it again?", sends_again, on_node("{node}", "ip -statistics link")
-)
+RESENT = Question("net.resent", "did {node} send much of it again?", sends_again, OnNode("ip -statistics link"))
 WAITING = Question("net.waiting", "does {node} wait for what it sent to be confirmed?", waits_for_answers)
 LINK_GONE = Question(
     "link.gone",
     "was the link of {node} gone during the launch?",
     link_was_gone,
-    on_node("{node}", "ip -statistics link"),
+    OnNode("ip -statistics link"),
 )
 LINK_LOGGED = Question(
     "link.logged",
     "does the kernel log of {node} say that its link was down?",
     link_in_kernel_log,
-    on_node("{node}", "journalctl --dmesg --lines=50", become=True),
+    OnNode("journalctl --dmesg --lines=50", become=True),
 )
-LINK_DOWN = Question(
-    "link.down", "is the training interface of {node} down?", link_is_down, on_node("{node}", "ip -brief link")
-)
+LINK_DOWN = Question("link.down", "is the training interface of {node} down?", link_is_down, OnNode("ip -brief link"))
 
 CAUSES = (
     Cause(
@@ -151,7 +147,7 @@ CAUSES = (
         scope="link",
         says="large packets vanish, and small ones come through: init works, and a collective of some size hangs",
         fix="Set the same MTU on every node and on all that is between them, not above what comes through",
-        command=on_node("{node}", "ip -brief link"),
+        command=OnNode("ip -brief link"),
         symptoms=TRANSFERS,
         places=unless_held_up(ways_between("net.path_mtu.black_hole")),
         confirm=(probed("do large packets of {node} vanish?", "net.path_mtu.black_hole"),),
@@ -164,7 +160,7 @@ CAUSES = (
         scope="link",
         says="packets are lost on the way",
         fix="Look at cables, transceivers, the counters of the switch port, and duplex",
-        command=on_node("{node}", "ip -statistics link"),
+        command=OnNode("ip -statistics link"),
         symptoms=TRANSFERS,
         places=unless_held_up(ways_between("net.loss")),
         confirm=(probed("are packets of {node} lost?", "net.loss"),),
@@ -176,7 +172,7 @@ CAUSES = (
         scope="link",
         says="the network is slow there, and the others wait for what it carries",
         fix="Look at the speed and duplex of the link, and at who else uses it",
-        command=on_node("{node}", "ip -statistics link"),
+        command=OnNode("ip -statistics link"),
         symptoms=HANGS,
         places=unless_held_up(ways_between("net.throughput.slow")),
         confirm=(probed("is the way of {node} slow?", "net.throughput.slow"),),
@@ -188,7 +184,7 @@ CAUSES = (
         scope="node",
         says="the link of {node} to the training network was gone for a while during the launch",
         fix="Look at its cable, transceiver and switch port",
-        command=on_node("{node}", "journalctl --dmesg --lines=50", become=True),
+        command=OnNode("journalctl --dmesg --lines=50", become=True),
         symptoms=(*TRANSFERS, *CALLED_PEER, "node.lost", "launch.peer", "launch.lease", "rank.victim"),
         places=unless_held_up(each_node),
         confirm=(LINK_GONE, LINK_LOGGED, LINK_DOWN),

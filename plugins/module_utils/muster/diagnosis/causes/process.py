@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...verdict.commands import on_node
+from ...verdict.commands import OnNode
 from ..model import Cause, Place, Question, no, not_looked, yes
 from ..questions import shots_at, state_of
 
@@ -185,13 +185,13 @@ OOM_KILLS = Question(
     "memory.oom_kill",
     "did the kernel end a process of the launch on {node} for want of memory?",
     killed_for_memory,
-    on_node("{node}", "journalctl --dmesg --grep=oom --lines=20", become=True),
+    OnNode("journalctl --dmesg --grep=oom --lines=20", become=True),
 )
 OOM_LOGGED = Question(
     "kernel.oom",
     "does the kernel log of {node} show an out-of-memory kill during the launch?",
     kernel_says_memory,
-    on_node("{node}", "journalctl --dmesg --grep=oom --lines=20", become=True),
+    OnNode("journalctl --dmesg --grep=oom --lines=20", become=True),
 )
 OWN_LIMIT = Question(
     "memory.limit", "was it the launch's own limit of memory that was reached on {node}?", limit_was_reached
@@ -256,7 +256,7 @@ CAUSES = (
         scope="node",
         says="the kernel ended rank {rank} on {node}, because memory ran out there",
         fix="Use less memory (batch, workers, prefetch), and look what else runs there",
-        command=on_node("{node}", "ps -eo pid,user,rss,args --sort=-rss"),
+        command=OnNode("ps -eo pid,user,rss,args --sort=-rss"),
         symptoms=("rank.signal", "system.worker_killed"),
         places=ranks_by_signal(*KILLED),
         confirm=(OOM_KILLS, OOM_LOGGED),
@@ -289,7 +289,7 @@ CAUSES = (
         scope="process",
         says="rank {rank} on {node} is stopped (SIGSTOP, Ctrl-Z or a debugger), and the others wait for it",
         fix="Let it go on with kill -CONT, or find who stopped it",
-        command=on_node("{node}", "ps -eo pid,stat,user,args"),
+        command=OnNode("ps -eo pid,stat,user,args"),
         symptoms=(*STUCK, "rank.signal", "gloo.timeout", "nccl.timeout"),
         places=every_live_rank,
         confirm=(STOPPED,),
@@ -311,7 +311,7 @@ CAUSES = (
         scope="node",
         says="rank {rank} on {node} waits in the kernel for a disk, a network file system or a driver",
         fix="Look at the mounts and the kernel log there",
-        command=on_node("{node}", "journalctl --dmesg --lines=30", become=True),
+        command=OnNode("journalctl --dmesg --lines=30", become=True),
         symptoms=(*STUCK, "gloo.timeout", "nccl.timeout"),
         places=every_live_rank,
         confirm=(DISK_WAIT,),

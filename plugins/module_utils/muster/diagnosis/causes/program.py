@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...launch.endings import Ending
-from ...verdict.commands import on_node
+from ...verdict.commands import OnNode
 from .. import progress
 from ..case import once
 from ..model import Cause, Place, Question, no, not_looked, yes
@@ -196,7 +196,7 @@ BEHIND = Question(
     "rank.behind",
     "has rank {rank} begun fewer calls than the others, and is it outside of a call?",
     is_behind,
-    on_node("{node}", "ps -eo pid,stat,time,wchan:20,args"),
+    OnNode("ps -eo pid,stat,time,wchan:20,args"),
 )
 ELSEWHERE = Question("rank.elsewhere", "is rank {rank} the only one outside of a call?", elsewhere)
 MISSING = Question("barrier.missing", "did rank {rank} not come to a monitored barrier?", was_missing)

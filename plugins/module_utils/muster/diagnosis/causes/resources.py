@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ...verdict.commands import on_node
+from ...verdict.commands import OnNode
 from ...verdict.words import gigabytes
 from ..model import Cause, Place, Question, no, not_looked, yes
 from ..questions import probe
@@ -235,7 +235,7 @@ def asked_too_much(case: Case, place: Place) -> Answer:
     return no(f"it asked for {gigabytes(asked)}, which {place.node} has")
 
 
-DISKS = on_node("{node}", "df -h")
+DISKS = OnNode("df -h")
 NO_ROOM = Question(
     "disk.full", "has the disk on {node} no room?", disk_with(has_no_room, "{path} has {free} free"), DISKS
 )
@@ -243,16 +243,16 @@ NO_INODES = Question(
     "disk.inodes",
     "has the file system on {node} no inodes left?",
     disk_with(has_no_inodes, "{path} has {free} free, and no inodes"),
-    on_node("{node}", "df -i"),
+    OnNode("df -i"),
 )
 READ_ONLY = Question(
     "disk.read_only",
     "is the file system on {node} read-only?",
     disk_with(takes_no_writes, "{path} is read-only"),
-    on_node("{node}", "findmnt --options ro"),
+    OnNode("findmnt --options ro"),
 )
 DISK_READ_ONLY = probe("os.disk.read_only", "did the kernel make a file system of {node} read-only?")
-SHM = Question("shm.small", "is /dev/shm on {node} small, or full?", shm_is_small, on_node("{node}", "df -h /dev/shm"))
+SHM = Question("shm.small", "is /dev/shm on {node} small, or full?", shm_is_small, OnNode("df -h /dev/shm"))
 SHM_SMALL = probe("os.shm.small", "is /dev/shm on {node} too small for a launch?")
 SHM_UNUSABLE = probe("os.shm.unusable", "can /dev/shm on {node} not be written?")
 FILES = Question("limit.files", "is the number of open files limited on {node}?", limit("max_open_files", "open files"))
@@ -260,7 +260,7 @@ REFUSED = Question(
     "limit.tasks",
     "were tasks refused to the launch on {node}?",
     tasks_refused,
-    on_node("{node}", "systemctl show --property=DefaultTasksMax"),
+    OnNode("systemctl show --property=DefaultTasksMax"),
 )
 PROCESSES = probe("os.limits.processors", "is the number of processes too low on {node}?")
 TASKS = probe("os.limits.tasks", "is the number of tasks of a unit too low on {node}?")
@@ -271,7 +271,7 @@ CONNTRACK = Question(
     "conntrack.full",
     "were connections dropped on {node}, because the table of connections was full?",
     conntrack_dropped,
-    on_node("{node}", "sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max"),
+    OnNode("sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max"),
 )
 TOO_MUCH = Question("memory.asked", "did rank {rank} ask for more memory than {node} has?", asked_too_much)
 
@@ -297,7 +297,7 @@ CAUSES = (
         scope="node",
         says="a file system of {node} has room, but no inodes left: it holds too many files",
         fix="Delete files there, or write elsewhere",
-        command=on_node("{node}", "df -i"),
+        command=OnNode("df -i"),
         symptoms=NO_SPACE,
         places=where_met,
         confirm=(NO_INODES,),
@@ -309,7 +309,7 @@ CAUSES = (
         scope="node",
         says="a file system of {node} takes no writes",
         fix="Look at the kernel log for errors of that disk; repair it, and mount it again",
-        command=on_node("{node}", "journalctl --dmesg --lines=30", become=True),
+        command=OnNode("journalctl --dmesg --lines=30", become=True),
         symptoms=("system.read_only",),
         places=where_met,
         confirm=(READ_ONLY, DISK_READ_ONLY),
@@ -321,7 +321,7 @@ CAUSES = (
         scope="node",
         says="the shared memory of {node} (/dev/shm) has too little room",
         fix="Mount it larger (a container needs --shm-size), delete what was left there, or use fewer workers",
-        command=on_node("{node}", "df -h /dev/shm"),
+        command=OnNode("df -h /dev/shm"),
         symptoms=(
             *("system.shared_memory", "system.worker_bus_error", "system.bus_error", "nccl.shared_memory"),
             "rank.signal",
