@@ -2,7 +2,8 @@
 """Stand-in: torchrun without PyTorch, for tests of what goes on around the ranks.
 
 It takes the options that a launch gives it, meets the other nodes on MASTER_PORT as the store does, starts the ranks
-with the environment and the log files that torchrun gives them, and ends them all when the first one fails.
+with the environment and the log files that torchrun gives them, and ends them all when the first one fails, of which it
+says what torchrun says.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ def main() -> None:
     code = first_failure(ranks)
     for rank in ranks:
         if rank.poll() is None:
+            if code:
+                print(f"Sending process {rank.pid} closing signal SIGTERM", file=sys.stderr, flush=True)
             rank.terminate()
         rank.wait()
     store.close()
@@ -84,10 +87,14 @@ def first_failure(ranks: list[subprocess.Popen[bytes]]) -> int:
     """The code of the first rank that fails, or 0 when all have ended well."""
     while True:
         codes = [rank.poll() for rank in ranks]
-        failed = [code for code in codes if code]
+        failed = [local for local, code in enumerate(codes) if code]
         if failed:
-            print(f"a rank ended with {failed[0]}", file=sys.stderr)
-            return failed[0]
+            local, code = failed[0], codes[failed[0]] or 0
+            what = (
+                f"failed (exitcode: {code}) local_rank: {local} (pid: {ranks[local].pid}) of binary: {sys.executable}"
+            )
+            print(what, file=sys.stderr, flush=True)
+            return code
         if None not in codes:
             return 0
         time.sleep(POLL)
