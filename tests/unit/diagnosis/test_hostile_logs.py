@@ -49,10 +49,10 @@ def case_of(case: dict[str, Any]) -> Case:
 def commands_of(case: Case) -> Iterator[str]:
     """All that may be printed of a case: for every cause there is, at each of its nodes."""
     nodes = [*case.nodes, "", *case.launch["master_addr"].split()[:1]]
-    whats = [case.launch["master_addr"], *(one["stderr"] for one in case.seen["ranks"])]
+    texts = [case.launch["master_addr"], *(one["stderr"] for one in case.seen["ranks"])]
     for cause in CAUSES:
         for node in nodes:
-            for what in whats:
+            for what in texts:
                 place = Place(node, case.head, 1, what)
                 one = Judged(cause, place, POSSIBLE, (), ())
                 yield said(case, one)["fix"].get("command", "")
