@@ -1,14 +1,13 @@
 """What real nvidia-smi programs printed: the folders of tests/unit/gpu_info/recorded.
 
-A folder is kept short, and read as it was printed:
+A folder is stored in a short form; `recorded` returns what the program printed:
 
-- `provenance.yml` may name another folder (`like:`): a file that is missing is the same as there.
-- Where it has a number of GPUs (`gpus:`), the last `<gpu>` of `query.xml` is repeated up to that number, or those
-  behind the number are left out.
-- `query.xml.patch` is then applied to it, a unified diff.
-- `Link 0-17:` in the lines of a file stands for these lines of each of the links 0 to 17.
+- `provenance.yml` may name another folder (`like:`). A file that is missing is the same as in that folder.
+- With `gpus: 8`, the last `<gpu>` of `query.xml` is repeated until there are 8, or those after the eighth are removed.
+- `query.xml.patch` is a unified diff, which is then applied to `query.xml`.
+- A line with `Link 0-17:` stands for one line for each of the links 0 to 17; so do the lines next to it, link by link.
 
-This makes the whole files of a folder short, by themselves or on a sibling:
+To store the whole files of a folder in that form, alone or as patches on another folder:
 
     python tests/recordings.py tests/unit/gpu_info/recorded/580-h100-hot 580-h100-pair
 """
@@ -46,7 +45,7 @@ def recorded(folder: Path, name: str) -> str | None:
 
 
 def kept(folder: Path, name: str) -> str | None:
-    """Return the text of a recording's file with what is kept for several links at once."""
+    """Return the text of a recording's file, in which lines may stand for several links."""
     source, patch = provenance(folder), folder / f"{name}.patch"
     text = None
     if (folder / name).exists():
@@ -59,7 +58,7 @@ def kept(folder: Path, name: str) -> str | None:
 
 
 def with_gpus(text: str, number: int | None) -> str:
-    """Return the answer with so many GPUs, as far as it has one: the last one repeated, or the first ones."""
+    """Return the answer with this number of GPUs: the last one is repeated, or the last ones are removed."""
     gpus = list(GPU.finditer(text))
     if not gpus or number is None:
         return text
@@ -68,7 +67,7 @@ def with_gpus(text: str, number: int | None) -> str:
 
 
 def each_link(text: str) -> str:
-    """Return the answer with the lines of each link."""
+    """Replace each line that stands for several links by one line for each link."""
 
     def lines(kept: re.Match[str]) -> str:
         links = range(int(kept[2]), int(kept[3]) + 1)
@@ -78,7 +77,7 @@ def each_link(text: str) -> str:
 
 
 def many_links(text: str) -> str:
-    """Return the answer with the lines once for links that follow one another and differ in their number alone."""
+    """Merge the lines of consecutive links that differ only in the number of the link: the inverse of each_link."""
     blocks: list[tuple[str, list[str]]] = []
     for block in ONE_LINK.finditer(text):
         lines = block[0].replace(f"\t Link {block[1]}:", "\t Link {}:")
@@ -91,7 +90,7 @@ def many_links(text: str) -> str:
 
 
 def shorten(folder: Path, sibling: str = "") -> None:
-    """Make the files of a folder short, on those of its sibling where it has one; a patch is at most half as long."""
+    """Store a folder in the short form. A file is patched where the patch has less than half of its lines."""
     other = folder.parent / sibling if sibling else folder
     names = {path.name.removesuffix(".patch") for path in (*folder.iterdir(), *other.iterdir())} - {PROVENANCE}
     texts = {name: many_links(recorded(folder, name) or "") for name in names}
