@@ -1,8 +1,13 @@
 """What real nvidia-smi programs printed: the folders of tests/unit/gpu_info/recorded.
 
-A folder holds whole files, or its provenance.yml names another folder (`like:`). Then `query.xml.patch` is a unified
-diff on the other folder's `query.xml`, and a file that is missing is the same as in the other folder. This makes the
-whole files of a folder into patches on a sibling:
+A folder is stored in a short form; `recorded` returns what the program printed:
+
+- `provenance.yml` may name another folder (`like:`). A file that is missing is the same as in that folder.
+- With `gpus: 8`, the last `<gpu>` of `query.xml` is repeated until there are 8, or those after the eighth are removed.
+- `query.xml.patch` is a unified diff, which is then applied to `query.xml`.
+- A line with `Link 0-17:` stands for one line for each of the links 0 to 17; so do the lines next to it, link by link.
+
+To store the whole files of a folder in that form, alone or as patches on another folder:
 
     python tests/recordings.py tests/unit/gpu_info/recorded/580-h100-hot 580-h100-pair
 """
@@ -20,41 +25,91 @@ import yaml
 
 RECORDED = Path(__file__).parent / "unit/gpu_info/recorded"
 PROVENANCE = "provenance.yml"
+GPU = re.compile(r"^\t<gpu id=.*?^\t</gpu>\n\n?", re.MULTILINE | re.DOTALL)
+ONE_LINK = re.compile(r"\t Link (\d+):.*\n(?:\t Link \1:.*\n)*\n?|.*\n")
+MANY_LINKS = re.compile(r"^\t Link ((\d+)-(\d+)):.*\n(?:\t Link \1:.*\n)*\n?", re.MULTILINE)
 HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+\d+(?:,(\d+))? @@\n", re.MULTILINE)
 
 
 @lru_cache
 def provenance(folder: Path) -> dict[str, Any]:
-    """Return where a recording comes from: printed_by, over, scenario, when, exit, and like."""
+    """Return where a recording comes from: printed_by, over, scenario, when, exit, and like and gpus."""
     found: dict[str, Any] = yaml.safe_load((folder / PROVENANCE).read_text(encoding="utf-8"))
     return found
 
 
 def recorded(folder: Path, name: str) -> str | None:
     """Return the text of a recording's file, or None where the program printed none."""
+    text = kept(folder, name)
+    return None if text is None else each_link(text)
+
+
+def kept(folder: Path, name: str) -> str | None:
+    """Return the text of a recording's file, in which lines may stand for several links."""
+    source, patch = provenance(folder), folder / f"{name}.patch"
+    text = None
     if (folder / name).exists():
-        return (folder / name).read_bytes().decode()
-    if "like" not in provenance(folder):
-        return None
-    text = recorded(folder.parent / provenance(folder)["like"], name)
-    patch = folder / f"{name}.patch"
+        text = (folder / name).read_bytes().decode()
+    elif "like" in source:
+        text = kept(folder.parent / source["like"], name)
+    if text is not None:
+        text = with_gpus(text, source.get("gpus"))
     return patched(text or "", patch.read_bytes().decode()) if patch.exists() else text
 
 
-def shorten(folder: Path, sibling: str) -> None:
-    """Replace the files of a folder, as far as that is shorter, by patches on those of its sibling."""
-    names = {path.name for path in (*folder.iterdir(), *(folder.parent / sibling).iterdir())} - {PROVENANCE}
-    for name in {name.removesuffix(".patch") for name in names}:
-        text, other = recorded(folder, name) or "", recorded(folder.parent / sibling, name)
-        patch = difference(other or "", text)
-        (folder / name).unlink(missing_ok=True)
-        (folder / f"{name}.patch").unlink(missing_ok=True)
-        if other is None or patch.count("\n") >= text.count("\n"):
-            (folder / name).write_bytes(text.encode())
-        elif patch:
+def with_gpus(text: str, number: int | None) -> str:
+    """Return the answer with this number of GPUs: the last one is repeated, or the last ones are removed."""
+    gpus = list(GPU.finditer(text))
+    if not gpus or number is None:
+        return text
+    blocks = [gpu[0] for gpu in gpus] + [gpus[-1][0]] * number
+    return text[: gpus[0].start()] + "".join(blocks[:number]) + text[gpus[-1].end() :]
+
+
+def each_link(text: str) -> str:
+    """Replace each line that stands for several links by one line for each link."""
+
+    def lines(kept: re.Match[str]) -> str:
+        links = range(int(kept[2]), int(kept[3]) + 1)
+        return "".join(kept[0].replace(f"\t Link {kept[1]}:", f"\t Link {link}:") for link in links)
+
+    return MANY_LINKS.sub(lines, text)
+
+
+def many_links(text: str) -> str:
+    """Merge the lines of consecutive links that differ only in the number of the link: the inverse of each_link."""
+    blocks: list[tuple[str, list[str]]] = []
+    for block in ONE_LINK.finditer(text):
+        lines = block[0].replace(f"\t Link {block[1]}:", "\t Link {}:")
+        if block[1] and blocks and blocks[-1][0] == lines and int(blocks[-1][1][-1]) + 1 == int(block[1]):
+            blocks[-1][1].append(block[1])
+        else:
+            blocks.append((lines, [block[1]]))
+    many = [(lines, f"{links[0]}-{links[-1]}" if links[1:] else links[0]) for lines, links in blocks]
+    return "".join(lines.replace("\t Link {}:", f"\t Link {links}:") for lines, links in many)
+
+
+def shorten(folder: Path, sibling: str = "") -> None:
+    """Store a folder in the short form. A file is patched where the patch has less than half of its lines."""
+    other = folder.parent / sibling if sibling else folder
+    names = {path.name.removesuffix(".patch") for path in (*folder.iterdir(), *other.iterdir())} - {PROVENANCE}
+    texts = {name: many_links(recorded(folder, name) or "") for name in names}
+    bases = {name: kept(other, name) if sibling else with_gpus(text, 1) for name, text in texts.items()}
+    gpus, gpus_of_base = (len(GPU.findall(named.get("query.xml") or "")) for named in (texts, bases))
+    for name, text in texts.items():
+        base = with_gpus(bases[name] or "", gpus)
+        patch = difference(base, text)
+        whole = bases[name] is None or (patch != "" and 2 * patch.count("\n") >= text.count("\n"))
+        for file in (folder / name, folder / f"{name}.patch"):
+            file.unlink(missing_ok=True)
+        if whole or not sibling:
+            (folder / name).write_bytes((text if whole else bases[name] or "").encode())
+        if patch and not whole:
             (folder / f"{name}.patch").write_bytes(patch.encode())
-    kept = re.sub(r"^like: .*\n", "", (folder / PROVENANCE).read_text(encoding="utf-8"), flags=re.MULTILINE)
-    (folder / PROVENANCE).write_text(f"{kept}like: {sibling}\n", encoding="utf-8")
+    source = re.sub(r"^(like|gpus): .*\n", "", (folder / PROVENANCE).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    source += f"like: {sibling}\n" if sibling else ""
+    source += f"gpus: {gpus}\n" if gpus != gpus_of_base else ""
+    (folder / PROVENANCE).write_text(source, encoding="utf-8")
     provenance.cache_clear()
 
 
@@ -95,4 +150,4 @@ def lines_of(text: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    shorten(Path(sys.argv[1]), sys.argv[2])
+    shorten(Path(sys.argv[1]), *sys.argv[2:])

@@ -27,7 +27,7 @@ from paths import ARTIFACTS, BIN, ENVIRONMENT, INVENTORY, ROOT
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from machines import Machine
 
@@ -251,6 +251,13 @@ class Drill:
             return machine.inside("systemctl", *words, check=check).stdout
         asked = f"XDG_RUNTIME_DIR=/run/user/$(id -u) exec systemctl --user {shlex.join(words)}"
         return machine.inside("su", "--shell", "/bin/sh", self.user, "--command", asked, check=check).stdout
+
+    def clean_up(self, machines: Iterable[Machine]) -> None:
+        """Stop what is left of the launch, so that a test that failed does not spoil the next one."""
+        for machine in machines:
+            if self.run.is_dir() and self.runs():
+                self.systemctl(machine, "stop", self.unit(), check=False)
+            machine.inside("rm", "--force", self.gate)
 
     @property
     def node_folder(self) -> str:

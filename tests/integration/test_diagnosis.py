@@ -41,10 +41,7 @@ def drill(request: pytest.FixtureRequest, tmp_path: Path, nodes: list[Machine]) 
     variables = {"cluster_launch_nodes": list(NODES), "cluster_nproc_per_node": 1}
     drill = Drill(tmp_path, variables, user=getattr(request, "param", ""))
     yield drill
-    for machine in nodes:
-        if drill.run.is_dir() and drill.runs():
-            drill.systemctl(machine, "stop", drill.unit(), check=False)
-        machine.inside("rm", "--force", drill.gate)
+    drill.clean_up(nodes)
 
 
 @pytest.fixture

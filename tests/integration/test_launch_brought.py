@@ -44,10 +44,7 @@ def nodes(with_pytorch: None, node: Callable[[str], Machine]) -> Iterator[tuple[
 def drill(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Drill]:
     drill = Drill(tmp_path)
     yield drill
-    for machine in nodes:
-        if drill.run.is_dir() and drill.runs():
-            machine.inside("systemctl", "stop", drill.unit(), check=False)
-        machine.inside("rm", "--force", drill.gate)
+    drill.clean_up(nodes)
 
 
 def put(machine: Machine, path: str, text: str) -> None:

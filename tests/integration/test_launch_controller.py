@@ -41,10 +41,7 @@ def nodes(play: Play, node: Callable[[str], Machine]) -> tuple[Machine, Machine]
 def drill(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Drill]:
     drill = Drill(tmp_path, {"cluster_torchrun": standin_torchrun.TORCHRUN, "launch_script_src": str(TALK)})
     yield drill
-    for machine in nodes:
-        if drill.run.is_dir() and drill.runs():
-            machine.inside("systemctl", "stop", drill.unit(), check=False)
-        machine.inside("rm", "--force", drill.gate)
+    drill.clean_up(nodes)
 
 
 @contextmanager

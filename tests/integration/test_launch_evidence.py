@@ -43,10 +43,7 @@ def drill(request: pytest.FixtureRequest, tmp_path: Path, machines: list[Machine
     variables = {"cluster_launch_nodes": NODES, "cluster_nproc_per_node": 1, "launch_env_file": str(given)}
     drill = Drill(tmp_path, variables, user=request.param)
     yield drill
-    for machine in machines:
-        if drill.run.is_dir() and drill.runs():
-            drill.systemctl(machine, "stop", drill.unit(), check=False)
-        machine.inside("rm", "--force", drill.gate)
+    drill.clean_up(machines)
 
 
 def evidence(drill: Drill, moment: str) -> dict[str, dict[str, Any]]:

@@ -82,10 +82,7 @@ def drill(tmp_path: Path, archive: Path, nodes: list[Machine]) -> Iterator[Drill
     given = {"launch_image": str(archive), "launch_image_folders": [SHOWN]}
     drill = Drill(tmp_path, given, gate=f"{SHOWN}/gate")
     yield drill
-    for machine in nodes:
-        if drill.run.is_dir() and drill.runs():
-            machine.inside("systemctl", "stop", drill.unit(), check=False)
-        machine.inside("rm", "-f", drill.gate)
+    drill.clean_up(nodes)
 
 
 def launch(play: Play, folder: Path, image: str, **more: Any) -> Result:

@@ -55,10 +55,7 @@ def begin(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Callable[.
 
     yield one
     for drill in begun:
-        for machine in nodes:
-            if drill.run.is_dir() and drill.runs():
-                drill.systemctl(machine, "stop", drill.unit(), check=False)
-            machine.inside("rm", "--force", drill.gate)
+        drill.clean_up(nodes)
 
 
 @pytest.fixture

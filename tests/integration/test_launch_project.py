@@ -102,10 +102,7 @@ def launches(tmp_path: Path, nodes: list[Machine]) -> Iterator[Callable[..., Dri
 
     yield begin
     for drill in made:
-        for machine in nodes:
-            if drill.run.is_dir() and drill.runs():
-                drill.systemctl(machine, "stop", drill.unit(), check=False)
-            machine.inside("rm", "--force", drill.gate)
+        drill.clean_up(nodes)
 
 
 def running(drill: Drill, nodes: list[Machine]) -> str:

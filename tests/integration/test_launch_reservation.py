@@ -60,10 +60,7 @@ def launches(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Callabl
 
     yield begin
     for drill in made:
-        for machine in nodes:
-            if drill.run.is_dir() and drill.runs():
-                machine.inside("systemctl", "stop", drill.unit(), check=False)
-            machine.inside("rm", "--force", drill.gate)
+        drill.clean_up(nodes)
 
 
 def ranks(drill: Drill) -> list[int]:

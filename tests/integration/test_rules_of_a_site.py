@@ -72,10 +72,7 @@ def drill(tmp_path: Path, nodes: list[Machine], rules: Path) -> Iterator[Drill]:
     variables = {"cluster_launch_nodes": list(NODES), "cluster_nproc_per_node": 1, "diagnose_rules": [str(rules)]}
     drill = Drill(tmp_path, variables)
     yield drill
-    for machine in nodes:
-        if drill.run.is_dir() and drill.runs():
-            drill.systemctl(machine, "stop", drill.unit(), check=False)
-        machine.inside("rm", "--force", drill.gate)
+    drill.clean_up(nodes)
 
 
 def raised(drill: Drill, nodes: list[Machine]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A recording that is kept as patches on a sibling is read as it was printed; a patch that does not fit is refused."""
+"""A recording that is kept short is read as it was printed; a patch that does not fit is refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from recordings import difference, patched, provenance, recorded, shorten
+from recordings import difference, each_link, many_links, patched, provenance, recorded, shorten
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,3 +84,48 @@ def test_a_recording_is_the_same_after_it_was_shortened(tmp_path: Path) -> None:
         "gone": ["provenance.yml", "query.xml", "topology.txt"],
     }
     assert provenance(tmp_path / "wrong") == {"printed_by": "wrong", "like": "sound"}
+
+
+@pytest.mark.parametrize(
+    ("printed", "kept"),
+    [
+        ("GPU 0: a name\n\t Link 0: 25 GB/s\n\t Link 1: 25 GB/s\n", "GPU 0: a name\n\t Link 0-1: 25 GB/s\n"),
+        (
+            "\t Link 8: 1\n\t Link 9: 2\n\t Link 10: 2\nGPU 1\n\t Link 11: 2\n",
+            "\t Link 8: 1\n\t Link 9-10: 2\nGPU 1\n\t Link 11: 2\n",
+        ),
+        ("".join(f"\t Link {link}: 0\n\t Link {link}: 0 {link}\n\n" for link in (3, 3, 4)), ""),
+        (
+            "".join(f"\t Link {link}: 0\n\t Link {link}: N/A\n\n" for link in (0, 1, 2, 4)),
+            "".join(f"\t Link {link}: 0\n\t Link {link}: N/A\n\n" for link in ("0-2", "4")),
+        ),
+        ("\t Link 0: 7\n\n\t Link 1: 7\n", ""),
+    ],
+    ids=["two", "ten", "another value", "lines and a gap", "the last without an empty line"],
+)
+def test_links_that_differ_in_their_number_are_kept_once(printed: str, kept: str) -> None:
+    assert many_links(printed) == (kept or printed)
+    assert each_link(many_links(printed)) == printed
+
+
+def test_gpus_are_kept_as_what_differs_from_the_one_before(tmp_path: Path) -> None:
+    def answer(*ids: int) -> str:
+        gpus = (f'\t<gpu id="{number}">\n{BEFORE}\t</gpu>\n\n' for number in ids)
+        return f"<log>\n{''.join(gpus)}</log>\n"
+
+    printed = {"pair": answer(0, 1), "four": answer(0, 1, 2, 3), "lost": answer(0, 2, 3), "alone": answer(0)}
+    for name, text in printed.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "provenance.yml").write_text("---\nexit: {query: 0}\n")
+        (tmp_path / name / "query.xml").write_text(text)
+        shorten(tmp_path / name, "" if name == "pair" else "pair")
+    assert {name: recorded(tmp_path / name, "query.xml") for name in printed} == printed
+    assert (tmp_path / "pair/query.xml").read_text() == answer(0)
+    assert (tmp_path / "four/query.xml.patch").read_text().count("\n") < 20
+    assert {name: provenance(tmp_path / name).get("gpus") for name in printed} == {
+        "pair": 2,
+        "four": 4,
+        "lost": 3,
+        "alone": 1,
+    }
+    assert [path.name for path in (tmp_path / "alone").iterdir()] == ["provenance.yml"]

@@ -48,10 +48,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path, three_nodes: dict[str,
         row.undo(scene)
     if scene.frozen:
         until(lambda: not scene.runs(), PATIENCE, "nothing of the launch is left")
-    for machine in three_nodes.values():
-        if scene.run.is_dir() and scene.runs():  # one that failed must not spoil the next one
-            scene.systemctl(machine, "stop", scene.unit(), check=False)
-        machine.inside("rm", "--force", scene.gate)
+    scene.clean_up(three_nodes.values())
 
 
 @pytest.mark.parametrize(

@@ -57,10 +57,7 @@ def drill(request: pytest.FixtureRequest, tmp_path: Path, nodes: tuple[Machine, 
             brought.install(machine)
         drill.variables.update(launch_command=command, cluster_torchrun=brought.TORCHRUN)
     yield drill
-    for machine in nodes:
-        if drill.run.is_dir() and drill.runs():  # a drill that failed must not spoil the next one
-            drill.systemctl(machine, "stop", drill.unit(), check=False)
-        machine.inside("rm", "--force", drill.gate)
+    drill.clean_up(nodes)
 
 
 @pytest.fixture

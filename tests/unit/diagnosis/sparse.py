@@ -1,8 +1,9 @@
 """A case from what a case file says of it: everything that is not said is as on a healthy node, or not there.
 
 launch, ranks, nodes: what differs from two ranks on each of node1 (192.0.2.1), node2, node3. A rank is written by its
-number, a node by its name. raised: {rank: the exception that ended it, in line 12 of its script}. said: {node: the
-exception by which its launcher ended}. records: {node: {start: …, end: …}}, with whatever differs from RECORD.
+number, a node by its name. raised: {rank: the exception that ended it, in line 12 of its script}. raised_by_all: the
+exception that ended every rank, each a second after the one before. said: {node: the exception by which its launcher
+ended}. records: {node: {start: …, end: …}}, with whatever differs from RECORD.
 snapshots, agents, findings, ran, not_looked, unanswered: as evidence.py has them, ranks of a snapshot with what differs
 from SHOT.
 """
@@ -89,11 +90,11 @@ def record(given: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def failed_rank(rank: int, lines: str) -> dict[str, Any]:
-    """A rank that ended at 150.0 with an exception, as Python's hook of torch writes it."""
+def failed_rank(rank: int, lines: str, gone_at: float = 150.0) -> dict[str, Any]:
+    """A rank that ended with an exception, as Python's hook of torch writes it."""
     text = f'Traceback (most recent call last):\n  File "/srv/train.py", line 12, in <module>\n{lines}'
     stderr = "".join(f"[rank{rank}]: {line}\n" for line in text.split("\n"))
-    return {"code": 1, "gone_at": 150.0, "stderr": stderr}
+    return {"code": 1, "gone_at": gone_at, "stderr": stderr}
 
 
 def case_of(sparse: dict[str, Any]) -> Case:
@@ -131,6 +132,10 @@ def case_of(sparse: dict[str, Any]) -> Case:
         sparse.get("launch", {}),
     )
     raised = {rank: failed_rank(rank, lines) for rank, lines in sparse.get("raised", {}).items()}
+    if "raised_by_all" in sparse:
+        raised = {
+            rank: failed_rank(rank, sparse["raised_by_all"], 150.0 + rank) for one in planned for rank in one["ranks"]
+        }
     given_ranks = {**raised, **sparse.get("ranks", {})}
     ranks = []
     for one in planned:

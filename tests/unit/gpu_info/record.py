@@ -77,8 +77,13 @@ SCENARIOS: dict[str, dict[str, dict[str, str]]] = {
     "615": {"h100-pcie-healthy": {"MODEL": "h100-pcie", "UNBRIDGED": "1"}, "rtx4090-healthy": {"MODEL": "rtx4090"}},
 }
 # What the scenarios of a branch are kept as patches on: one of them, before them.
-SIBLINGS = {"470": "470-v100-healthy", "535": "535-a100-healthy", "550": "550-h100-healthy", "580": "580-h100-pair"}
-OTHER_SIBLINGS = {"580-h100-healthy": "", "580-h100-lost": "580-h100-healthy"}
+SIBLINGS = {
+    "470": "470-v100-healthy",
+    "535": "535-a100-healthy",
+    "550": "550-h100-healthy",
+    "580": "580-h100-pair",
+    "615": "615-h100-pcie-healthy",
+}
 
 
 def build(program: Path, folder: Path) -> None:
@@ -131,9 +136,8 @@ def record(program: Path, version: str, name: str, settings: dict[str, str], lib
         f"when: {datetime.now(timezone.utc):%Y-%m-%d}\n"
         f"exit: {{{', '.join(codes)}}}\n"
     )
-    sibling = OTHER_SIBLINGS.get(folder.name, SIBLINGS.get(branch, ""))
-    if sibling not in {"", folder.name}:
-        shorten(folder, sibling)
+    sibling = SIBLINGS.get(branch, "")
+    shorten(folder, sibling if sibling != folder.name else "")
 
 
 def main() -> None:

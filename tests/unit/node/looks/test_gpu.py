@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpu_looks import QUESTIONS, text_of
 from muster.gpu_info.facts import facts
 from muster_node.looks import gpu as look_gpu
 from muster_node.tools import run
+from recordings import RECORDED
 
-RECORDED = Path(__file__).parents[2] / "gpu_info/recorded/580-h100-healthy"
-ANSWERS = f"""#!/bin/sh
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def answers(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a program that answers as the recorded one did."""
+    folder = tmp_path_factory.mktemp("answers")
+    for question in QUESTIONS:
+        (folder / question).write_text(text_of(RECORDED / "580-h100-healthy", question))
+    return f"""#!/bin/sh
 case "$1 $2" in
-"-q -x") cat {RECORDED}/query.xml ;;
-"topo -m") cat {RECORDED}/topology.txt ;;
-"nvlink -s") cat {RECORDED}/nvlink_status.txt ;;
-"nvlink -e") cat {RECORDED}/nvlink_errors.txt ;;
+"-q -x") cat {folder}/query ;;
+"topo -m") cat {folder}/topology ;;
+"nvlink -s") cat {folder}/nvlink_status ;;
+"nvlink -e") cat {folder}/nvlink_errors ;;
 esac
 """
 
@@ -42,8 +52,8 @@ def looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return look
 
 
-def test_the_four_answers_are_put_together(looked: Any) -> None:
-    seen = looked(ANSWERS)
+def test_the_four_answers_are_put_together(looked: Any, answers: str) -> None:
+    seen = looked(answers)
     assert seen["smi"]["status"] == "ok"
     assert [gpu["index"] for gpu in seen["gpus"]] == list(range(8))
     assert {len(gpu["nvlinks"]) for gpu in seen["gpus"]} == {18}
@@ -58,8 +68,8 @@ def test_a_program_that_hangs_is_reported_and_not_waited_for(looked: Any) -> Non
     assert (seen["smi"]["status"], seen["gpus"]) == ("hangs", [])
 
 
-def test_what_it_says_beside_its_answer_is_kept(looked: Any) -> None:
-    seen = looked(f"{ANSWERS}echo 'WARNING: infoROM is corrupted at gpu 0000:2A:00.0' >&2\n")
+def test_what_it_says_beside_its_answer_is_kept(looked: Any, answers: str) -> None:
+    seen = looked(f"{answers}echo 'WARNING: infoROM is corrupted at gpu 0000:2A:00.0' >&2\n")
     assert seen["smi"]["notes"] == "WARNING: infoROM is corrupted at gpu 0000:2A:00.0"
     assert len(seen["gpus"]) == 8
 
@@ -71,12 +81,12 @@ def test_a_driver_that_is_not_loaded_is_not_loaded_by_asking(looked: Any, tmp_pa
 
 
 def test_under_wsl_the_program_of_windows_is_asked(
-    looked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    looked: Any, answers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has no module to load, so that asking starts nothing."""
     program = tmp_path / "wsl/nvidia-smi"
     program.parent.mkdir()
-    program.write_text(ANSWERS)
+    program.write_text(answers)
     program.chmod(0o755)
     monkeypatch.setattr(look_gpu, "WSL_SMI", str(program))
     seen = looked("#!/bin/sh\nexit 1\n", loaded="")
