@@ -19,7 +19,8 @@ MOST_COMPARED = 4000  # lines of each side
 
 
 def says_something(result: Mapping[str, Any]) -> bool:
-    return bool(result.get("changed") or result.get("failed") or result.get("unreachable"))
+    # ansible-core 2.21 has no "failed" in an item of a loop, only an exception.
+    return bool(result.get("changed") or result.get("failed", "exception" in result) or result.get("unreachable"))
 
 
 def taken(node: str, role: str, task: str, result: Mapping[str, Any]) -> Taken:

@@ -34,8 +34,10 @@ def counted_in(task_vars: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]])
     action runs in one that Ansible has forked for it."""
     inventory = task_vars["hostvars"]._inventory
     for node in nodes:
-        told = {"host_name": node["name"], "groups": [GROUP], "host_vars": dict(node["variables"])}
-        inventory.add_dynamic_host(told, {})
+        inventory.add_host(node["name"], GROUP)
+        for name, value in node["variables"].items():
+            inventory.get_host(node["name"]).set_variable(name, value)
+    inventory.reconcile_inventory()
     groups = inventory.get_groups_dict()
     names = [node["name"] for node in nodes]
     return {**task_vars, "groups": groups, "ansible_play_hosts_all": names, "ansible_play_hosts": names}

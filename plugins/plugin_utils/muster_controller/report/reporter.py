@@ -202,7 +202,7 @@ REPORTER = Reporter()
 
 def reason(result: Mapping[str, Any], *, quoted: bool = False) -> str:
     """Why a task failed, for people. quoted: the first line of somebody else's words, where they are not explained."""
-    items = [item for item in result.get("results") or () if isinstance(item, dict) and item.get("failed")]
+    items = [item for item in result.get("results") or () if isinstance(item, dict) and has_failed(item)]
     parts: list[Mapping[str, Any]] = [*items] or [result]
     said = [text for part in parts for text in (typed(str(part.get("msg") or ""), part), str(part.get("stderr") or ""))]
     why = "\n".join(dict.fromkeys(text.strip() for text in said if text.strip()))
@@ -215,6 +215,11 @@ def reason(result: Mapping[str, Any], *, quoted: bool = False) -> str:
     if not why:
         return "failed"
     return quote(why.splitlines()[0]) if quoted else why
+
+
+def has_failed(item: Mapping[str, Any]) -> bool:
+    """Return whether an item of a loop failed. ansible-core 2.21 has no "failed" in it, only an exception."""
+    return bool(item.get("failed", "exception" in item))
 
 
 def now() -> str:
