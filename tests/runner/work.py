@@ -47,9 +47,10 @@ MOST_LINES = 400  # of the output of a failed stage
 TAIL = 4096  # bytes of a log that are searched for progress
 
 
-def environment(sandbox: Sandbox) -> dict[str, str]:
+def environment(sandbox: Sandbox, stage: Stage) -> dict[str, str]:
     return {
         **os.environ,
+        "MUSTER_TEST_REPORT": str(report_of(stage)),  # for a stage that runs pytest itself
         **sandbox.env,
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
         "PATH": f"{BIN}:{os.environ['PATH']}",
@@ -102,7 +103,7 @@ class Running:
         self.process = subprocess.Popen(
             argv,
             cwd=ROOT,
-            env=environment(self.sandbox),
+            env=environment(self.sandbox, self.stage),
             stdin=subprocess.DEVNULL if self.output else None,
             stdout=self.output,
             stderr=subprocess.STDOUT if self.output else None,
