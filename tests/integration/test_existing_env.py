@@ -1,7 +1,7 @@
 """An environment of conda that somebody has made on the nodes: recognised, verified, launched in, and left as it is.
 
-It is put together as conda would, by rattler, from the local channel; its Python and its torch are the node's own by
-links, and conda's history is written by hand, since no conda is at hand.
+It is put together as conda would, by rattler, from the local channel. Its Python and its torch become the node's own by
+links on the node, which no package may have, and conda's history is written by hand, since no conda is at hand.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def make_archive(folder: Path) -> Path:
     """The environment for its path, as one archive."""
     channel = folder / "channel"
     python = {
-        "bin/python3.11": b"->/usr/bin/python3.11",
+        "bin/python3.11": b"#!/bin/sh\n",
         "bin/python": b"->python3.11",
         "pyvenv.cfg": b"home = /usr/bin\n",
     }
-    torch = {f"{SITE}/torch": f"->{REAL}/torch".encode(), f"{SITE}/rest.pth": f"{REAL}\n".encode()}
+    torch = {f"{SITE}/rest.pth": f"{REAL}\n".encode()}
     for subdir in ("linux-64", "linux-aarch64"):
         package(channel / subdir, "python", "3.11.2", python)
         package(channel / subdir, "pytorch", "2.13.0", {**torch, "bin/torchrun": TORCHRUN.encode()}, depends=["python"])
@@ -79,9 +79,9 @@ class Cluster:
     def put(self, machine: Machine) -> None:
         machine.podman_copy(self.archive, "/tmp/train.tar")
         history = f"printf '%s' '{HISTORY}' > {PREFIX}/conda-meta/history"
-        machine.inside(
-            "sh", "-ec", f"mkdir -p {PREFIX}; tar -C {PREFIX} -xf /tmp/train.tar; rm /tmp/train.tar; {history}"
-        )
+        links = f"ln -sf /usr/bin/python3.11 {PREFIX}/bin/python3.11; ln -s {REAL}/torch {PREFIX}/{SITE}/torch"
+        unpack = f"mkdir -p {PREFIX}; tar -C {PREFIX} -xf /tmp/train.tar; rm /tmp/train.tar"
+        machine.inside("sh", "-ec", f"{unpack}; {links}; {history}")
 
     def run(self, playbook: str = "playbooks/pytorch.yml", *, check: bool = False, **more: Any) -> Result:
         extravars = {

@@ -284,7 +284,7 @@ def test_who_is_no_launch_user_gets_none(persons: list[Person], play: Play) -> N
     del persons
     refused = play(BOOK, extravars={**ON, "notebook_user": "admin", "notebook_state": "started"})
     assert refused.rc != 0
-    assert "node1: admin is not in launch_users, and only they have notebooks." in refused.stdout
+    assert 'node1 reports: "admin is not in launch_users, and only they have notebooks".' in refused.stdout
 
 
 @pytest.mark.slow

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from muster.inventory.job import is_job_file
+
 ROOT = Path(__file__).parents[3]
 NODES = "gpu_nodes:\n  hosts:\n    node1: {ansible_host: 10.0.0.1}\n    node2: {ansible_host: 10.0.0.2}\n"
 BAD = """\
@@ -106,3 +108,16 @@ def test_nothing_of_a_job_file_runs(tmp_path: Path, book: str) -> None:
     assert done.returncode == 2
     assert not mark.exists()
     assert "Nothing was read from the job file, and no node was contacted.\n- job.yml line 2: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("books", "names", "expected"),
+    [
+        (["launch.yml"], ["epochs"], True),
+        (["jobs.yml"], ["jobs_stop"], True),
+        (["site.yml"], ["launch_users", "launch_users_tasks"], False),
+        (["site.yml"], ["launch_users", "launch_args"], True),
+    ],
+)
+def test_what_is_a_job_file(books: list[str], names: list[str], *, expected: bool) -> None:
+    assert is_job_file(books, names) is expected

@@ -27,6 +27,7 @@ LAUNCH = "the launch"
 OURS = ("launch_", "cluster_", "jobs_")
 # What a job file sets, whatever the playbook; and the playbooks for which every file behind -e is one.
 JOBS = ("launch_", "jobs_")
+NO_JOBS = "launch_users"  # an administrator's, of the inventory
 LAUNCHING = ("launch.yml", "plan.yml")
 # Variables of Ansible's own that say how somebody logs in, and name no program.
 ACCESS = ("ansible_user", "ansible_port", "ansible_become", "ansible_ssh_private_key_file")
@@ -205,7 +206,9 @@ RULES = (
 
 def is_job_file(books: Collection[str], names: Collection[str]) -> bool:
     """Whether a file behind -e is a job file. books: file names of the playbooks. names: the variables that it sets."""
-    return bool({*LAUNCHING} & {*books}) or any(name.startswith(JOBS) for name in names)
+    return bool({*LAUNCHING} & {*books}) or any(
+        name.startswith(JOBS) and not name.startswith(NO_JOBS) for name in names
+    )
 
 
 def code_in_a_job(names: Mapping[str, str], templates: Sequence[tuple[str, str]]) -> list[str]:
