@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import subprocess
@@ -14,8 +15,9 @@ from . import sandboxes
 from .plan import fits, rotated
 from .results import NOT_RUN, PASSED, Counts, Result, clock, last_seconds, table
 from .sandboxes import ROOT
+from .seconds import page, read_seconds
 from .stage import UnknownStageError, find_stage, of_tier, read_stages
-from .work import TIMES, Work, keep_results, opening, run_alone
+from .work import KEPT, TIMES, Work, keep_results, opening, run_alone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 
 # Continuous integration starts no stage that is likely to end later, in seconds.
 CI_LIMIT = 50 * 60.0
-VERBS = ("all", "ci", "down", "stages")
+VERBS = ("all", "ci", "down", "seconds", "stages")
+PAGE = ROOT / "docs/dev/test_seconds.md"
 # Exit status where everything that could run has passed, and the rest needs containers.
 NO_NODES = 3
 
@@ -35,6 +38,9 @@ def main() -> int:
     verb = options.verb
     if verb == "stages":
         print("\n".join(listed(stage) for stage in stages.values()))
+        return 0
+    if verb == "seconds":
+        write_seconds(list(stages))
         return 0
     if verb == "down":
         return 1 if sandboxes.remove_all() else 0
@@ -78,6 +84,12 @@ def refuse(text: str, status: int = 2) -> int:
 def listed(stage: Stage) -> str:
     seconds, where = last_seconds(TIMES, stage)
     return f"{stage.name:<14} {stage.tier:<8} {clock(seconds):>6} {where:<14}  {stage.does}"
+
+
+def write_seconds(names: Sequence[str]) -> None:
+    kept = json.loads(TIMES.read_text()) if TIMES.exists() else {}
+    PAGE.write_text(page(names, kept, {name: read_seconds(KEPT / f"{name}.xml") for name in names}))
+    print(f"Written: {PAGE.relative_to(ROOT)}")
 
 
 def several(stages: dict[str, Stage], options: argparse.Namespace) -> int:

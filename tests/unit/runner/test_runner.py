@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runner import results, work
+from runner import results, seconds, work
 from runner.plan import fits, rotated, take_next
 from runner.results import Counts, Result
 from runner.stage import Stage, UnknownStageError, find_stage, make_stage, of_tier, read_stages
@@ -122,6 +122,17 @@ def test_seconds_of_the_last_time_here_count_before_recorded_ones(tmp_path: Path
     assert results.last_seconds(kept, a_stage()) == (60.0, "as recorded")
     results.keep_seconds(kept, "one", 12.4)
     assert results.last_seconds(kept, a_stage()) == (12.0, "last time here")
+
+
+def test_the_page_of_seconds_names_slow_tests_and_counts_the_others(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    cases = [("tests.unit.test_a", "test_fast", 1.2), ("tests.unit.test_a", "test_slow[a|b]", 61.0)]
+    texts = [f'<testcase classname="{one}" name="{name}" time="{took}"/>' for one, name, took in cases]
+    report.write_text(f"<testsuites><testsuite>{''.join(texts)}</testsuite></testsuites>")
+    text = seconds.page(["one", "never"], {"one": 63.0}, {"one": seconds.read_seconds(report)})
+    assert text.partition("one row.\n")[2] == (
+        "\n## one: 1:03\n\n| test | s |\n|---|---|\n| `test_a::test_slow[a\\|b]` | 61 |\n| 1 others | 1 |\n"
+    )
 
 
 @pytest.fixture
