@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 HEAD = """# Seconds of the tests
 
-`script/test seconds` writes this page from the reports in `artifacts/tests`. The stages ran in two lanes on two cores, so
-every figure includes what the other lane took. A test's figure includes the fixtures that it was the first to need. Tests
-below {least:.0f} s are one row.
+`script/test seconds` writes this page from the reports in `artifacts/tests`. The stages ran in two lanes on two cores,
+so every figure includes what the other lane took. A test's figure includes the fixtures that it was the first to need.
+Tests below {least:.0f} s are one row.
 """
 LEAST = 5.0  # seconds of a test that has a row of its own
 
