@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
 
     from .stage import Stage
 
@@ -34,7 +34,3 @@ def rotated(stages: Sequence[Stage], turn: int) -> list[Stage]:
 def fits(stage: Stage, now: float, limit: float) -> bool:
     """Return whether the stage is likely to end within the limit. now, limit: seconds since the run began."""
     return now + SLACK * stage.seconds <= limit
-
-
-def fitting(stages: Iterable[Stage], now: Callable[[], float], limit: float) -> list[Stage]:
-    return [stage for stage in stages if fits(stage, now(), limit)]

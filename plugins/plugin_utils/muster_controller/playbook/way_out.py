@@ -1,7 +1,7 @@
 """The one way out to the terminal: Ansible's Display, which makes every text printable before it is written.
 
 Results, warnings, diffs, verbose lines, prompts and what workers send all pass `Display.display`, whichever callback
-formats them. Whoever calls it need not know which part of a text came from a node.
+formats them. A caller need not know which part of a text came from a node.
 """
 
 from __future__ import annotations
