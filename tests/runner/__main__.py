@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from . import sandboxes
 from .plan import fits, rotated
-from .results import NOT_RUN, PASSED, Counts, Result, clock, last_seconds, table
+from .results import NOT_RUN, PASSED, Counts, Result, clock, last_time, table
 from .sandboxes import ROOT
 from .seconds import page, read_seconds
 from .stage import UnknownStageError, find_stage, of_tier, read_stages
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 # Continuous integration starts no stage that is likely to end later, in seconds.
 CI_LIMIT = 50 * 60.0
-VERBS = ("all", "ci", "down", "seconds", "stages")
+VERBS = ("all", "ci", "down", "seconds", "slow", "stages")
+# The tiers that a verb runs. ci adds stages of the tier all, for which it has time.
+TIERS_OF = {"default": ["default"], "all": ["default", "all"], "ci": ["default"], "slow": ["slow"]}
 PAGE = ROOT / "docs/dev/test_seconds.md"
 # Exit status where everything that could run has passed, and the rest needs containers.
 NO_NODES = 3
@@ -44,7 +46,7 @@ def main() -> int:
         return 0
     if verb == "down":
         return 1 if sandboxes.remove_all() else 0
-    if verb in {"default", "all", "ci"}:
+    if verb in TIERS_OF:
         if options.arguments:
             return refuse(f"script/test {verb} takes no arguments.")
         return several(stages, options)
@@ -82,8 +84,7 @@ def refuse(text: str, status: int = 2) -> int:
 
 
 def listed(stage: Stage) -> str:
-    seconds, where = last_seconds(TIMES, stage)
-    return f"{stage.name:<14} {stage.tier:<8} {clock(seconds):>6} {where:<14}  {stage.does}"
+    return f"{stage.name:<18} {stage.tier:<8} {last_time(TIMES, stage):<21}  {stage.does}"
 
 
 def write_seconds(names: Sequence[str]) -> None:
@@ -102,7 +103,7 @@ def several(stages: dict[str, Stage], options: argparse.Namespace) -> int:
     work = Work(show=lambda text: print(text, flush=True))
     interrupt(work)
     lanes = min(len(sandboxes.LANES), os.cpu_count() or 1)
-    wanted = of_tier(stages, "default", *(["all"] if options.verb == "all" else []))
+    wanted = of_tier(stages, *TIERS_OF[options.verb])
     left_out = run_possible(work, wanted, lanes, options.no_nodes)
     if options.verb == "ci" and not work.stopping and all(one.outcome == PASSED for one in work.results):
         further = rotated(of_tier(stages, "all"), commits())

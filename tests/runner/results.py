@@ -82,13 +82,15 @@ def read_report(report: Path) -> ET.Element | None:
     return root
 
 
-def last_seconds(path: Path, stage: Stage) -> tuple[float, str]:
-    """Return how long a stage took last time, and where that was: on this machine, or as recorded in stages.yml."""
+def last_time(path: Path, stage: Stage) -> str:
+    """Return how long a stage took last time, on this machine or as recorded in stages.yml."""
     try:
         here = json.loads(path.read_text()).get(stage.name)
     except (OSError, ValueError):
         here = None
-    return (float(here), "last time here") if here else (float(stage.seconds), "as recorded")
+    if here:
+        return f"{clock(here)} last time here"
+    return f"{clock(stage.seconds)} as recorded" if stage.seconds else "not measured"
 
 
 def keep_seconds(path: Path, name: str, seconds: float) -> None:

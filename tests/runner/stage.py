@@ -10,11 +10,25 @@ from typing import Any
 import yaml
 
 TABLE = Path(__file__).with_name("stages.yml")
-TIERS = ("default", "all", "long")
-KEYS = {"does", "tier", "seconds", "nodes", "sandbox", "run", "molecule", "tests", "files", "run_after"}
+TIERS = ("default", "all", "slow", "long")
+KEYS = {
+    "does",
+    "tier",
+    "seconds",
+    "slow",
+    "nodes",
+    "sandbox",
+    "run",
+    "molecule",
+    "tests",
+    "files",
+    "options",
+    "run_after",
+}
 MOLECULE = ("molecule", "test", "--no-command-borders", "--scenario-name")
-# What the stages by name leave to the pipeline and to the long tiers.
-REST = "not slow and not campaign and not pipeline and not pipeline_gpu"
+# Which tests of its files a stage runs: those of the pipeline and of the campaign have stages of their own.
+REGULAR = "not slow and not campaign and not pipeline and not pipeline_gpu"
+SLOW = "slow and not campaign"
 
 
 class UnknownStageError(ValueError):
@@ -27,7 +41,7 @@ class Stage:
 
     name: str
     does: str
-    # default: part of script/test. all: part of script/test all. long: only by its own name.
+    # default: part of script/test. all: part of script/test all. slow: part of script/test slow. long: only by name.
     tier: str
     # Measured by continuous integration on two cores, beside another stage.
     seconds: int
@@ -41,7 +55,18 @@ class Stage:
 def read_stages(path: Path = TABLE) -> dict[str, Stage]:
     """Return all stages by name, in the order in which they run."""
     table = yaml.safe_load(path.read_text())
-    return {name: make_stage(name, entry) for name, entry in table.items()}
+    regular = [make_stage(name, entry) for name, entry in table.items()]
+    slow = [slow_part(name, entry) for name, entry in table.items() if "slow" in entry]
+    return {stage.name: stage for stage in [*regular, *slow]}
+
+
+def slow_part(name: str, entry: dict[str, Any]) -> Stage:
+    """Build the stage of the slow tests in the files of another stage."""
+    kept = {key: entry[key] for key in ("files", "options") if key in entry}
+    return make_stage(
+        f"{name}-slow",
+        {"does": f"slow tests of {name}", "tier": "slow", "seconds": entry["slow"], **kept},
+    )
 
 
 def make_stage(name: str, entry: dict[str, Any]) -> Stage:
@@ -54,7 +79,7 @@ def make_stage(name: str, entry: dict[str, Any]) -> Stage:
         *(tuple(words.split()) for words in entry.get("run", [])),
         *((*MOLECULE, scenario) for scenario in entry.get("molecule", [])),
         *(("pytest", *entry["tests"]) for _ in entry.get("tests", [])[:1]),
-        *(pytest_of(entry["files"]) for _ in entry.get("files", [])[:1]),
+        *(pytest_of(entry) for _ in entry.get("files", [])[:1]),
         *(tuple(words.split()) for words in entry.get("run_after", [])),
     ]
     if not commands:
@@ -63,8 +88,15 @@ def make_stage(name: str, entry: dict[str, Any]) -> Stage:
     return Stage(name, entry["does"], entry["tier"], entry["seconds"], nodes, tuple(commands), sandbox)
 
 
-def pytest_of(files: list[str]) -> tuple[str, ...]:
-    return ("pytest", "--verbose", "-m", REST, *(f"tests/integration/test_{name}.py" for name in files))
+def pytest_of(entry: dict[str, Any]) -> tuple[str, ...]:
+    marks = SLOW if entry["tier"] == "slow" else REGULAR
+    paths = (path_of(name) for name in entry["files"])
+    return ("pytest", "--verbose", "-m", marks, *entry.get("options", []), *paths)
+
+
+def path_of(name: str) -> str:
+    """Return the path of a test file, or of a folder of such files, whose name ends with a slash."""
+    return f"tests/integration/{name}" if name.endswith("/") else f"tests/integration/test_{name}.py"
 
 
 def of_tier(stages: dict[str, Stage], *tiers: str) -> list[Stage]:

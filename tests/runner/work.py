@@ -21,8 +21,9 @@ from .results import (
     STOPPED,
     Result,
     clock,
+    describe,
     keep_seconds,
-    last_seconds,
+    last_time,
     read_counts,
     read_failed,
 )
@@ -77,8 +78,7 @@ def argv_of(stage: Stage, command: Sequence[str], further: Sequence[str]) -> lis
 
 def opening(stage: Stage) -> str:
     """Return the line that a stage begins with."""
-    seconds, where = last_seconds(TIMES, stage)
-    return f"== {stage.name}: {stage.does} ({clock(seconds)} {where})"
+    return f"== {stage.name}: {stage.does} ({last_time(TIMES, stage)})"
 
 
 class Running:
@@ -184,7 +184,7 @@ class Work:
             keep_seconds(TIMES, stage.name, result.seconds)
         with self.lock:
             self.results.append(result)
-        self.show(f"== {stage.name} {result.outcome} after {clock(result.seconds)} {result.counts}")
+        self.show(f"== {stage.name} after {clock(result.seconds)}: {describe(result)}")
         if result.outcome == FAILED:
             self.show("\n".join(failures(log.read_text(errors="replace"))))
             self.show(f"== The whole output of {stage.name}: {log.relative_to(ROOT)}")

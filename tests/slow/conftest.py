@@ -1,4 +1,4 @@
-"""The slow tier: script/test slow. docs/dev/proof.md has the figures of the last time."""
+"""Tests that take long: the stages kills, lines, commands and others. docs/dev/proof.md has their last figures."""
 
 from __future__ import annotations
 

@@ -38,10 +38,20 @@ def test_every_test_on_nodes_has_one_stage() -> None:
     every = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/integration").glob("**/test_*.py")}
     in_pipeline = {"tests/integration/test_pipeline.py"}
     found: list[str] = []
-    for one in [*of_tier(STAGES, "all"), STAGES["changes"]]:
+    for one in [*of_tier(STAGES, "all"), STAGES["drift"], STAGES["upgrade"]]:
         assert integration_files(one) <= every, one.name
         found += integration_files(one)
     assert sorted(found) == sorted(every - in_molecule - in_pipeline)
+    below_slow = [word for one in STAGES.values() for words in one.commands for word in words if "tests/slow/" in word]
+    assert sorted(below_slow) == sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests/slow").glob("test_*.py"))
+
+
+def test_slow_tests_of_a_stage_are_a_stage_of_their_own() -> None:
+    for one in of_tier(STAGES, "all"):
+        files = [path for path in integration_files(one) if "pytest.mark.slow" in (ROOT / path).read_text()]
+        slow = STAGES.get(f"{one.name}-slow")
+        assert (slow is not None) == bool(files), one.name
+        assert slow is None or integration_files(slow) == integration_files(one)
 
 
 def test_no_stage_that_runs_regularly_takes_more_than_twelve_minutes() -> None:
@@ -52,7 +62,7 @@ def test_no_stage_that_runs_regularly_takes_more_than_twelve_minutes() -> None:
 @pytest.mark.parametrize(
     ("entry", "problem"),
     [
-        ({"tier": "sometimes"}, "tier is 'sometimes', not one of default, all, long"),
+        ({"tier": "sometimes"}, "tier is 'sometimes', not one of default, all, slow, long"),
         ({"tests": []}, "no command"),
         ({"mark": "slow"}, "unknown keys mark"),
     ],
@@ -119,9 +129,10 @@ def test_the_table_says_how_to_run_a_failed_stage_alone() -> None:
 
 def test_seconds_of_the_last_time_here_count_before_recorded_ones(tmp_path: Path) -> None:
     kept = tmp_path / "tests/seconds.json"
-    assert results.last_seconds(kept, a_stage()) == (60.0, "as recorded")
+    assert results.last_time(kept, a_stage(seconds=0)) == "not measured"
+    assert results.last_time(kept, a_stage()) == "1:00 as recorded"
     results.keep_seconds(kept, "one", 12.4)
-    assert results.last_seconds(kept, a_stage()) == (12.0, "last time here")
+    assert results.last_time(kept, a_stage()) == "0:12 last time here"
 
 
 def test_the_page_of_seconds_names_slow_tests_and_counts_the_others(tmp_path: Path) -> None:

@@ -28,10 +28,15 @@ def logs(request: Json) -> Json:
 def report(request: Json) -> Json:
     """What is known of the launch here: {unit, result, ranks, errors, logs, notes, disk, clock}."""
     # The unit before its result: one that is seen to be over has written it.
-    unit = state.unit_state(state.unit_name(request["launch_id"]))
+    name = state.unit_name(request["launch_id"])
+    unit = state.unit_state(name)
+    found = written.read_all(request)
+    if state.is_own() and found["result"] is None and unit["ActiveState"] in state.OVER:
+        # A user's manager that ends takes the result with it; by now it shows that it is gone.
+        unit = state.unit_state(name)
     return {
         "unit": unit,
-        **written.read_all(request),
+        **found,
         "disk": disk_facts(request["run_dir"]),
         # Taken last: the controller compares it with the time of receipt.
         "clock": time.time(),

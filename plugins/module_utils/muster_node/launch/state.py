@@ -42,6 +42,7 @@ FORGET_SECONDS = 5.0
 TALKS = "systemd/private"  # the socket of a user's manager, in the runtime folder
 TALK_SECONDS = 5.0
 NO_MANAGER = "no-manager"  # beside the results that systemd itself knows
+OVER = ("inactive", "failed")  # of ActiveState
 PROPERTIES = (
     *("LoadState", "ActiveState", "SubState", "Result", "ExecMainCode", "ExecMainStatus"),
     # These tell a unit that has reached its limit from one that took too long to stop.
@@ -163,7 +164,7 @@ def forget(launch_id: str) -> None:
 
 def is_over(launch_id: str) -> bool:
     """Whether its unit was seen to have ended, or not to be there; not so where systemd did not say."""
-    return unit_state(unit_name(launch_id))["ActiveState"] in ("inactive", "failed")
+    return unit_state(unit_name(launch_id))["ActiveState"] in OVER
 
 
 def lease(state: str, last: tuple[float, str] = (0.0, "")) -> tuple[float, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster.launch import failure
-from muster_node.launch import own, seats, state
+from muster_node.launch import looking, own, seats, state
 from muster_node.tools import process
 from muster_node.tools.as_user import as_user
 from muster_node.tools.run import CLEAN, Answer
@@ -147,6 +147,17 @@ def test_without_the_manager_its_launches_are_over(tmp_path: Path, monkeypatch: 
         sock.listen(1)
         assert not state.is_over(LAUNCH_ID), "it is there, and does not answer"
     assert state.is_over(LAUNCH_ID), "the file of its socket is left"
+
+
+def test_a_manager_that_ends_between_unit_and_result_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = {"LoadState": "not-found", "ActiveState": "inactive"}
+    success, gone = {**ended, "Result": "success"}, {**ended, "Result": failure.NO_MANAGER}
+    seen = iter([success, success, gone])
+    monkeypatch.setattr(state, "unit_state", lambda _unit: next(seen))
+    request = {"launch_id": LAUNCH_ID, "run_dir": "/nowhere"}
+    assert looking.report(request)["unit"] == success, "of the system's manager"
+    state.use(own=True)
+    assert looking.report(request)["unit"] == gone
 
 
 def test_its_seats_are_those_that_the_administrator_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
