@@ -62,11 +62,9 @@ def read_stages(path: Path = TABLE) -> dict[str, Stage]:
 
 def slow_part(name: str, entry: dict[str, Any]) -> Stage:
     """Build the stage of the slow tests in the files of another stage."""
-    kept = {key: entry[key] for key in ("files", "options") if key in entry}
-    return make_stage(
-        f"{name}-slow",
-        {"does": f"slow tests of {name}", "tier": "slow", "seconds": entry["slow"], **kept},
-    )
+    its: dict[str, Any] = {"does": f"slow tests of {name}", "tier": "slow", "seconds": entry["slow"]}
+    its |= {key: entry[key] for key in ("files", "options") if key in entry}
+    return make_stage(f"{name}-slow", its)
 
 
 def make_stage(name: str, entry: dict[str, Any]) -> Stage:
