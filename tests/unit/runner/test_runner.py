@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -163,6 +164,14 @@ def test_stages_run_in_two_lanes_and_what_fails_is_shown(kept: Path) -> None:
     assert [one.name for one in left_out] == ["late"]
     assert "=== FAILURES ===\nbroken" in shown
     assert "before" not in "".join(shown)
+
+
+def test_a_stage_without_nodes_yields_the_processor_to_the_others(kept: Path) -> None:
+    run = work.Work(lambda _line: None)
+    waits = ("timeout", "60", "sh", "-c", f"until [ $(nice) = {os.nice(0) + 10} ]; do sleep 0.01; done")
+    stays = ("sh", "-c", f"[ $(nice) = {os.nice(0)} ]")
+    run.run([a_stage("plain", argv=waits), a_stage("nodes", nodes=True, argv=stays)], 1)
+    assert {one.stage.name: one.outcome for one in run.results} == {"plain": "passed", "nodes": "passed"}
 
 
 def test_a_stage_that_is_stopped_leaves_no_process(kept: Path) -> None:
