@@ -273,8 +273,8 @@ def check(shown: Shown, *, typed: bool) -> None:
         return
     program, *arguments = words
     if typed and not program.startswith("script/"):
-        assert program.startswith(".venv/bin/"), "without .venv/bin/ it is typed in an activated environment alone"
-    name = program.removeprefix(".venv/bin/")
+        assert re.match(r"\.venv(-dev)?/bin/", program), "it names no environment"
+    name = re.sub(r"^\.venv(-dev)?/bin/", "", program)
     if name == "ansible-playbook":
         check_playbook(arguments, typed=typed)
     elif name == "ansible":
