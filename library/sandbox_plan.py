@@ -75,11 +75,8 @@ machines: {description: Whether the network or a machine is not as wanted., type
 remove: {description: Why each container that has to go has to., type: dict, returned: always}
 removal: {description: The same as one line for people., type: str, returned: always}
 start: {description: Nodes that are stopped., type: list, returned: always}
-create: {description: Specification of each node that has to be made., type: dict, returned: always}
+create: {description: Command that makes each node that has to be made., type: dict, returned: always}
 image: {description: Name of the image., type: str, returned: when state=present}
-ulimits: {description: Limits that this machine can give to a node., type: list, returned: when state=present}
-devices: {description: Devices of this machine that a node is given., type: list, returned: when state=present}
-labels: {description: Labels of everything that belongs to the sandbox., type: dict, returned: always}
 outcome: {description: What there is when the playbook has done its work., type: str, returned: always}
 apt_settings: {description: Settings of apt that the nodes need., type: str, returned: always}
 certificates: {description: Certificates that this machine's administrator has added., type: list, returned: always}
@@ -188,11 +185,13 @@ def present(module: AnsibleModule, host: Host) -> tuple[sandbox.Plan, dict[str, 
         environment={name: value for name, value in os.environ.items() if name.lower() in _PROXIES and value},
     )
     plan = sandbox.make_plan(wanted, host.found(image))
+    limits, devices = host.ulimits(), [device for device in _DEVICES if Path(device).is_char_device()]
     return plan, {
         "image": image,
-        "ulimits": host.ulimits(),
-        "devices": [device for device in _DEVICES if Path(device).is_char_device()],
-        "labels": {sandbox.LABEL: given["name"], sandbox.LABEL_CHECKOUT: given["checkout"]},
+        "create": {
+            node: sandbox.run_command(given["name"], given["checkout"], node, spec, limits, devices)
+            for node, spec in plan.create.items()
+        },
         "apt_settings": settings,
         "certificates": [str(path) for path in certificates],
         "node_variables": variables,
@@ -252,8 +251,7 @@ def main() -> None:
         removal=plan.removal,
         machines=plan.machines,
         outcome=sandbox.outcome(given["name"], len(given["nodes"])),
-        **dataclasses.asdict(plan),
-        **made_from,
+        **{**dataclasses.asdict(plan), **made_from},
     )
 
 

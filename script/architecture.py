@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write docs/architecture.svg: the rooms of the code and the arrows between them, from the imports themselves.
 
-Run it with .venv/bin/python after a change there; a test holds the file equal to what this prints with --show, and
+Run it with .venv-dev/bin/python after a change there; a test holds the file equal to what this prints with --show, and
 fails when two rooms import each other. An arrow points from a room to one that it imports. It is left out where a
 longer way says the same, to `verdict`, which every room may import, and from the upper part of the picture to the
 rooms below, of which any module or plugin may import what it needs.

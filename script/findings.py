@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write docs/findings.md: every finding that Muster can make, from what the rules declare beside themselves.
 
-Run it with .venv/bin/python after a change there; a test holds the file equal to what this prints with --show. With
+Run it with .venv-dev/bin/python after a change there; a test holds the file equal to what this prints with --show. With
 --seen it prints what each was seen by, and how many by each.
 """
 

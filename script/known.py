@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write plugins/module_utils/muster/known/rows.py: what of roles/gpu_stack/files/versions.yml has to do without YAML.
 
-Judging is standard library alone, and travels to nodes. Run it with .venv/bin/python after a change of the table; a
+Judging is standard library alone, and travels to nodes. Run it with .venv-dev/bin/python after a change of the table; a
 test holds the file equal to what this prints with --show.
 """
 

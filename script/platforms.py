@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write the table of systems in docs/dev/proof.md from what script/test platforms has recorded.
 
-Run it with .venv/bin/python after a row. A row that was not run here keeps what the page says of it.
+Run it with .venv-dev/bin/python after a row. A row that was not run here keeps what the page says of it.
 """
 
 from __future__ import annotations

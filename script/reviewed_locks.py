@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write roles/pytorch/files/locks/: every wheel of the default release with its hash, for whoever has no lock yet.
 
-Run it with .venv/bin/python after a change of cluster_torch_version or pytorch_packages, and read what is different
+Run it with .venv-dev/bin/python after a change of cluster_torch_version or pytorch_packages, and read what is different
 before it is committed: that is the review. The package index is asked for its own build alone, the variant cuda. Builds
 of PyTorch's own index (cpu, cu126 and so on) are not in it.
 """

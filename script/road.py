@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write the table of steps into README.md, from muster/road/steps.py.
 
-Run it with .venv/bin/python after a change there; a test holds README.md equal to what this prints with --show.
+Run it with .venv-dev/bin/python after a change there; a test holds README.md equal to what this prints with --show.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.md")])
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-OWN = re.compile(r"(?:^ *(?:\$ )?|: )((?:PYTHONPATH=\S+ )?(?:\.venv/bin/|script/)\S+.*)")
+OWN = re.compile(r"(?:^ *(?:\$ )?|: )((?:PYTHONPATH=\S+ )?(?:\.venv(?:-dev)?/bin/|script/)\S+.*)")
 # What the docs put for what is the reader's own.
 PLACEHOLDERS = {"<name>": "lab", "<cluster>": "lab"}
 
@@ -42,7 +42,7 @@ def in_pages() -> Iterator[Shown]:
             yield Shown(page, found[1])
     for path in PAGES:
         for inline in re.findall(r"`([^`]+)`", FENCE.sub("", path.read_text())):
-            if re.match(r"(ansible(-playbook)? |script/|\.venv/bin/\w)", inline):
+            if re.match(r"(ansible(-playbook)? |script/|\.venv(-dev)?/bin/\w)", inline):
                 yield Shown(str(path.relative_to(ROOT)), " ".join(inline.split()))
 
 

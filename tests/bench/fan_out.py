@@ -1,7 +1,7 @@
 """How long it takes until N nodes have what one has, over links of a limited rate: one copy, all from the one that has
 it (a star), and along a line, as wheels and projects go.
 
-PYTHONPATH=tests/integration:plugins/module_utils .venv/bin/python tests/bench/fan_out.py [NODES [MB [MBIT [RUNS]]]]
+PYTHONPATH=tests/integration:plugins/module_utils .venv-dev/bin/python tests/bench/fan_out.py [NODES [MB [MBIT [RUNS]]]]
 
 As root, on a machine with the sandbox's image and network (script/demo, or script/test, makes them). Makes containers
 of its own, without an init, and removes them. Each way in and out of one is limited by tbf; one copy shows that it is.

@@ -1,6 +1,6 @@
 """What rules for many peers cost: the role's one step, beside one `ufw allow` for each of them, on the same machine.
 
-PYTHONPATH=tests/integration .venv/bin/python tests/bench/firewall_peers.py [PEERS] [NODE]
+PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/firewall_peers.py [PEERS] [NODE]
 
 On a sandbox that is up. ufw is on and without rules before each way; the node keeps what the last one made of it, until
 playbooks/network.yml is played again. Seconds depend on the machine and on what else it does; the other columns do not.
@@ -61,7 +61,7 @@ def main(peers: int, name: str) -> None:
         print(f"{peers} peers on {name}", "seconds", "commands as root", "kB over the network", sep="\t")
         ways: dict[str, Callable[[], None]] = {
             "ufw allow for each, in one shell": shell,
-            "community.general.ufw for each": lambda: play(LOOP),
+            "a task for each": lambda: play(LOOP),
             "role firewall": lambda: play(ROLE),
         }
         for way, go in ways.items():

@@ -1,6 +1,6 @@
 """What a look at the network costs, and how that grows with the nodes, beside one task for each pair of them.
 
-PYTHONPATH=tests/integration .venv/bin/python tests/bench/health_growth.py [NODES...]
+PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/health_growth.py [NODES...]
 
 On a sandbox that is up and has as many nodes (script/demo --nodes 16). Connections are open already, as on the second
 run of a day. Bytes are what the controller and the nodes send each other, both ways, with all headers; what the nodes

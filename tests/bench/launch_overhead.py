@@ -1,6 +1,6 @@
 """What a launch by Muster costs, beside plain torchrun typed over ssh: the same payload, on the same nodes, in turns.
 
-PYTHONPATH=tests/integration .venv/bin/python tests/bench/launch_overhead.py [TIMES] [STEPS]
+PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/launch_overhead.py [TIMES] [STEPS]
 
 On a sandbox that is up and has PyTorch. Both run the acceptance test's training with two ranks on each of two nodes.
 What Muster does besides, which nobody does by hand, is in its time: it judges the inventory, looks at the nodes,

@@ -2,7 +2,7 @@ r"""How long a launch takes to begin, and its verdict to come: by Muster, and by
 torchrun commands; on 2 and on 8 nodes, in turns. And what the calls of all links right before a start take.
 
 PYTHONPATH=tests/integration:plugins/module_utils:plugins/plugin_utils \
-    .venv/bin/python tests/bench/launch_seconds.py [--without-pytorch] [TIMES] [NODES...]
+    .venv-dev/bin/python tests/bench/launch_seconds.py [--without-pytorch] [TIMES] [NODES...]
 
 On a sandbox that is up, has as many nodes and PyTorch on them; without it, a stand-in of torchrun runs in both ways,
 which imports nothing: eight imports of PyTorch at once are all that two processors have to do. One rank a node, which

@@ -1,6 +1,6 @@
 """What it costs a training that its ranks can be asked where they are (launch_observe): with and without, in pairs.
 
-PYTHONPATH=tests/integration .venv/bin/python tests/bench/observation.py [PAIRS] [STEPS]
+PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/observation.py [PAIRS] [STEPS]
 
 On a sandbox that is up and has PyTorch: one rank on each of two nodes. Each pair is launched one behind the other, and
 the order changes from pair to pair, so that other work of the machine falls on both alike. Figures are medians.

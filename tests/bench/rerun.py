@@ -1,6 +1,6 @@
 """What a rerun costs on nodes that are finished, and how that grows; beside it a full one, and as it was before.
 
-PYTHONPATH=tests/integration .venv/bin/python tests/bench/rerun.py [--before FOLDER] [--times N] [NODES...]
+PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/rerun.py [--before FOLDER] [--times N] [NODES...]
 
 On a sandbox that is up, has as many nodes and has had the whole road (script/demo --nodes 8). FOLDER is a checkout of
 the commit to compare with (git worktree add), which is given this one's .venv and .sandbox. The ways take turns, so

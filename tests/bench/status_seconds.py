@@ -1,7 +1,7 @@
 r"""How long the one screen takes, beside one ping of all nodes and the list of launches, in turns on the same nodes;
 and again with one node that is silent (its container stands still).
 
-PYTHONPATH=tests/integration .venv/bin/python tests/bench/status_seconds.py [TIMES] [NODES...]
+PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/status_seconds.py [TIMES] [NODES...]
 
 On a sandbox that is up and has as many nodes, with PyTorch or without. Seconds are those of the whole command, from its
 start to its end; connections are open already (ControlPersist). Figures are medians with the least and the most; the

@@ -1,6 +1,6 @@
 """What the controller pays for watching a quiet launch: processor seconds of the supervisor's own process, and looks.
 
-    .venv/bin/python tests/bench/watching.py 8 64
+    .venv-dev/bin/python tests/bench/watching.py 8 64
 
 The nodes are stand-ins behind Ansible's own ssh connections (tests/standins/many_nodes.py): what ssh itself and the
 program on a node take is not in it. The longer of two launches is compared with the shorter one, so that neither its

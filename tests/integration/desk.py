@@ -72,8 +72,9 @@ class Desk:
                 target = self.checkout / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, target)
-        for name in (".venv", ".sandbox"):
-            (self.checkout / name).symlink_to(ROOT / name)
+        # The environment of the tests has what a user's .venv has, at the same versions.
+        for name, made in ((".venv", ".venv-dev"), (".sandbox", ".sandbox")):
+            (self.checkout / name).symlink_to(ROOT / made)
         shutil.copytree(SANDBOXES, self.checkout / "inventory/sandbox", dirs_exist_ok=True)
         self.write_lab()
         self.bring_here()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Not in git, and needed all the same: the tools, the sandbox's keys, where its PyTorch comes from.
-LINKS = (".venv", ".venv-newest", ".sandbox", "inventory/sandbox/group_vars/sandbox/this_host.yml")
+LINKS = (".venv-dev", ".venv-newest", ".sandbox", "inventory/sandbox/group_vars/sandbox/this_host.yml")
 
 
 def tracked(root: Path) -> list[str]:

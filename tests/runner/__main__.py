@@ -1,4 +1,4 @@
-"""What script/test calls once .venv is there: python -m runner [--elapsed S] [--no-nodes WHY] VERB [ARGUMENTS]."""
+"""What script/test calls once .venv-dev is there: python -m runner [--elapsed S] [--no-nodes WHY] VERB [ARGUMENTS]."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-BIN = ROOT / ".venv/bin"
+BIN = ROOT / ".venv-dev/bin"
 # Simulated GPU nodes have a sandbox beside that of their lane; tests/standins/own_sandbox.yml adds the same.
 GPU = ("-gpu", 100)
 LANES = (("", 0), ("-b", 50))

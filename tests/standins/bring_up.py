@@ -1,6 +1,6 @@
 """Makes nodes of a sandbox that is up into stand-ins for GPU nodes, with repositories served by its outsider.
 
-.venv/bin/python tests/standins/bring_up.py [node ...] (node1 and node2 unless others are named; --help says more)
+.venv-dev/bin/python tests/standins/bring_up.py [node ...] (node1 and node2 unless others are named; --help says more)
 """
 
 from __future__ import annotations

@@ -87,21 +87,21 @@ OF_PLAYBOOKS = {
 }
 SHARED = "../lab"  # what share.yml has written, in the place that its README names
 UNCHECKED = {
-    "PYTHONPATH=tests/integration .venv/bin/python tests/bench/status_seconds.py 5 2 8": (
+    "PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/status_seconds.py 5 2 8": (
         "it measures a sandbox of 8 nodes for minutes; that the file is there is all that is checked"
     ),
-    "PYTHONPATH=tests/integration .venv/bin/python tests/bench/health_growth.py 2 4 8 16": (
+    "PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/health_growth.py 2 4 8 16": (
         "it measures a sandbox of 16 nodes for minutes; that the file is there is all that is checked"
     ),
-    "PYTHONPATH=tests/integration .venv/bin/python tests/bench/launch_overhead.py 10 40": (
+    "PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/launch_overhead.py 10 40": (
         "it launches twenty times on a sandbox; that the file is there is all that is checked"
     ),
-    "PYTHONPATH=tests/integration .venv/bin/python tests/bench/observation.py 5 200": (
+    "PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/observation.py 5 200": (
         "it launches ten times on a sandbox; that the file is there is all that is checked"
     ),
     (
         "PYTHONPATH=tests/integration:plugins/module_utils:plugins/plugin_utils"
-        " .venv/bin/python tests/bench/launch_seconds.py --without-pytorch 5 2 8"
+        " .venv-dev/bin/python tests/bench/launch_seconds.py --without-pytorch 5 2 8"
     ): "it launches twenty-four times on a sandbox of eight nodes; that the file is there is all that is checked",
 }
 
@@ -273,8 +273,8 @@ def check(shown: Shown, *, typed: bool) -> None:
         return
     program, *arguments = words
     if typed and not program.startswith("script/"):
-        assert program.startswith(".venv/bin/"), "without .venv/bin/ it is typed in an activated environment alone"
-    name = program.removeprefix(".venv/bin/")
+        assert re.match(r"\.venv(-dev)?/bin/", program), "it names no environment"
+    name = re.sub(r"^\.venv(-dev)?/bin/", "", program)
     if name == "ansible-playbook":
         check_playbook(arguments, typed=typed)
     elif name == "ansible":

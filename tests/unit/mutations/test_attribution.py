@@ -70,7 +70,7 @@ def toy(tmp_path: Path) -> ScriptTest:
         (tmp_path / "project" / name).write_text(text)
     for name in ("test", "setup"):
         (tmp_path / "project/script" / name).chmod(0o755)
-    (tmp_path / "project/.venv").symlink_to(ROOT / ".venv")
+    (tmp_path / "project/.venv-dev").symlink_to(ROOT / ".venv-dev")
     return ScriptTest(tmp_path / "project", "unit", 60)
 
 
@@ -184,7 +184,7 @@ def shown(one: Mutant) -> str:
 
 
 def test_the_command_lists_what_it_would_run() -> None:
-    argv = [str(ROOT / ".venv/bin/python"), "-m", "mutations", "--seed", "3", "--count", "2", "--list"]
+    argv = [str(ROOT / ".venv-dev/bin/python"), "-m", "mutations", "--seed", "3", "--count", "2", "--list"]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
     assert done.stdout.count("\n@@ ") == 2

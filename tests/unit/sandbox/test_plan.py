@@ -79,6 +79,22 @@ def test_plan(case: dict[str, Any]) -> None:
     assert plan.machines == bool(set(case["steps"]) - {"build"})
 
 
+def test_the_command_of_a_machine() -> None:
+    wanted = Wanted(**{**WANTED, "volumes": ["/wheels:/wheels:ro"], "environment": {"no_proxy": "localhost"}})
+    spec = sandbox.specification(wanted, "node1")
+    words = sandbox.run_command("muster", "/srv/muster", "node1", spec, ["nofile=1024:1024"], ["/dev/fuse"])
+    assert words == [
+        *("podman", "--runtime=runc", "run", "--detach", "--systemd=always", "--name=muster-node1", "--hostname=node1"),
+        *("--network=muster", "--ip=10.203.77.11", "--mac-address=02:42:0a:cb:4d:0b", "--no-hosts", "--restart=always"),
+        *("--security-opt=apparmor=unconfined", "--http-proxy=false", "--cap-add=SYS_ADMIN", "--cap-add=NET_ADMIN"),
+        *("--cap-add=NET_RAW", "--cap-add=SYS_PTRACE", "--cap-add=MKNOD", "--ulimit=nofile=1024:1024"),
+        *("--device=/dev/fuse", "--volume=/wheels:/wheels:ro", "--env=no_proxy=localhost"),
+        *("--env=MUSTER_ADMIN_KEY=ssh-ed25519 AAAA", "--label=muster.sandbox=muster"),
+        *("--label=muster.checkout=/srv/muster", f"--label=muster.spec={json.dumps(spec)}"),
+        "localhost/muster-node:new",
+    ]
+
+
 @cases(__file__, "end")
 def test_end(case: dict[str, Any]) -> None:
     plan = sandbox.plan_end("muster", "/srv/muster", found_of(case))

@@ -29,6 +29,9 @@ _APT_SETTINGS = ("Acquire::http::", "Acquire::https::", "Acquire::Check-", "Acqu
 # More than this no step needs.
 _AMPLE = {"nofile": 20000, "nproc": 10000}
 
+# The last one is for podman in a machine, whose containers get a /dev of their own, and whose storage marks what was removed.
+_CAPABILITIES = ("SYS_ADMIN", "NET_ADMIN", "NET_RAW", "SYS_PTRACE", "MKNOD")
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -100,6 +103,36 @@ def specification(wanted: Wanted, node: str) -> Specification:
         "environment": {**wanted.environment, "MUSTER_ADMIN_KEY": wanted.admin_key},
         "volumes": sorted(wanted.volumes),
     }
+
+
+def run_command(
+    sandbox: str, checkout: str, node: str, spec: Specification, limits: list[str], devices: list[str]
+) -> list[str]:
+    """Return the words of the command that makes and starts a node. limits: as ulimits returns them."""
+    # Made from the address: a machine made anew is then reached at once, and not only when its neighbours forget the old one.
+    mac = ":".join(["02", "42", *(f"{int(part):02x}" for part in spec["address"].split("."))])
+    several = {
+        "cap-add": _CAPABILITIES,
+        "ulimit": limits,
+        "device": devices,
+        "volume": spec["volumes"],
+        "env": [f"{name}={value}" for name, value in spec["environment"].items()],
+        "label": [f"{LABEL}={sandbox}", f"{LABEL_CHECKOUT}={checkout}", f"{LABEL_SPEC}={json.dumps(spec)}"],
+    }
+    return [
+        *("podman", "--runtime=runc", "run", "--detach", "--systemd=always"),
+        *(f"--name={container_name(sandbox, node)}", f"--hostname={node}"),
+        *(f"--network={sandbox}", f"--ip={spec['address']}", f"--mac-address={mac}"),
+        # Otherwise podman mounts its own /etc/hosts, which then cannot be replaced.
+        "--no-hosts",
+        # A reboot ends the container, and this starts it again.
+        "--restart=always",
+        # An init mounts file systems, which podman's own profile forbids where the host has AppArmor.
+        "--security-opt=apparmor=unconfined",
+        "--http-proxy=false",
+        *(f"--{name}={value}" for name, values in several.items() for value in values),
+        spec["image"],
+    ]
 
 
 def labels(thing: dict[str, Any]) -> dict[str, str]:
