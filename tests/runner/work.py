@@ -131,7 +131,7 @@ class Running:
 def yield_processor(pid: int) -> None:
     """Let a session run when others do not: stages with nodes take longest, and wait most of the time.
 
-    Where the kernel groups processes by session, it compares these groups, and niceness counts within one alone (sched(7)).
+    Where the kernel groups processes by session, niceness counts within a group, and groups have their own (sched(7)).
     """
     with suppress(OSError):
         os.setpriority(os.PRIO_PGRP, pid, os.nice(0) + NICENESS)
