@@ -1,10 +1,19 @@
-"""Claims the nodes of a play for this run; documented in library/claim_nodes.py."""
+"""Claims the nodes of a play for this run.
+
+Claims all nodes of the play for this run, those that it has not claimed yet, and goes on only when it has them all.
+When another administrator's run has one, it says which, whose it is and since when; nothing is changed then. The
+claims end with ansible-playbook, however that ends. Where the controller itself is gone, they end after a minute in
+which they were not renewed. A node that does not answer is left to the tasks that come behind. Who takes and frees a
+claim is in the node's journal, journalctl -t muster.
+
+claimed: The nodes that were asked.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -15,11 +24,16 @@ from muster.road.claims import changing
 from muster_controller.nodes.claims import CLAIMS, ClaimError, holders_in
 from muster_controller.nodes.connection import connect
 from muster_controller.nodes.keeper import ask_all
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.command_line import doing
 
 
 class ActionModule(ControllerAction):
+    OPTIONS: ClassVar[Options] = {
+        # Whether to take claims over that another run has.
+        "take_over": {"type": "bool", "default": False},
+    }
+
     def work(self) -> dict[str, Any]:
         names = self.task_vars["ansible_play_hosts"]
         if not CLAIMS.token:

@@ -1,4 +1,17 @@
-"""The state of a cluster on one screen; documented in library/cluster_status.py."""
+"""The state of a cluster on one screen.
+
+Looks at every node, all side by side, by one program in one round trip, and shows which are ready, their ranks, who
+has which GPUs (a launch and its user, or a process or notebook outside of launches), versions and where they differ,
+who is quarantined and why. Beside it, of what earlier runs kept, the last smoke against the accepted state, the last
+health and the last drift. A node that does not answer is a row like the others, and is waited for no longer than
+wait. Logs in as the inventory says and needs no root. Where a launch runs on a node with GPUs on which nobody
+computes, only root sees whether it has them; it is asked then, and by nobody who launches for themselves (role
+launch_users). What was not looked at is said to be unknown. The same as JSON is kept in
+artifacts/<cluster>/status.json.
+
+status: What the screen says, as docs/living_with_it.md has it.
+closing: The last line in text, and in status what colours it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +19,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -19,7 +32,7 @@ from muster.status.screen import screen
 from muster_controller.artifacts.json_file import write_json
 from muster_controller.artifacts.past_runs import past
 from muster_controller.nodes.connection import connect
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.interruption import Interruption
 from muster_controller.playbook.screens import Screens, size
 from muster_controller.playbook.variables import load_roles, read_node
@@ -42,6 +55,20 @@ SHORTEST = 1.0  # seconds between two screens
 
 
 class ActionModule(ControllerAction):
+    OPTIONS: ClassVar[Options] = {
+        # Whether the screen is shown anew until somebody interrupts.
+        "watch": {"type": "bool", "default": False},
+        # From one screen to the next, with watch.
+        "seconds": {"type": "float", "default": 5.0},
+        # A file on the controller to write the JSON into, beside the one that is kept anyway; - shows it instead of the
+        # screen, with watch one line for each.
+        "json": {"type": "str", "default": ""},
+        # Whether the task fails when a node is not ready.
+        "gate": {"type": "bool", "default": False},
+        # Seconds that a silent node is waited for after another one has answered.
+        "wait": {"type": "float", "default": 2.0},
+    }
+
     def work(self) -> dict[str, Any]:
         Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
         known = list(self.task_vars["groups"].get("gpu_nodes", []))

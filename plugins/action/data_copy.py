@@ -1,11 +1,22 @@
-"""Copies a folder of data to all nodes; documented in library/data_copy.py."""
+"""Copies a folder of data to all nodes.
+
+Compares the folder with what each node has, by the sha256 of each file. What nobody has is sent to one node; the
+others get it from there, in lines along which each gives on what it has got. Each file is compared before it gets its
+name, and is root's, for everybody to read. Files that are whole are not sent again, so that a run that was cut off
+goes on. What lies in the folder besides is never removed. Digests are remembered, on the controller and on nodes, for
+as long as the kernel says that a file is the same. Contacts all nodes of the play at once, so run it once.
+
+msg: How much was copied, how fast, and what was not.
+nodes: By node that lacked anything, bytes and came, whom it got them from.
+wrong: By node, what is not what it is at the source.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -15,7 +26,7 @@ from muster.shared_data import copying
 from muster.verdict.words import few, gigabytes, plural
 from muster_controller.nodes.connection import connect
 from muster_controller.nodes.messages import Messages
-from muster_controller.playbook.action import NOBODY_REACHED, ControllerAction
+from muster_controller.playbook.action import NOBODY_REACHED, ControllerAction, Options
 from muster_controller.playbook.variables import load_roles, read_node
 from muster_controller.shared_data import data_source
 from muster_controller.shared_data.data_copy import PROGRAM, DataCopy
@@ -32,6 +43,15 @@ UNREACHED = "it was not reached"
 
 
 class ActionModule(ControllerAction):
+    OPTIONS: ClassVar[Options] = {
+        # A folder on the controller, or NODE:/path for one that a node has.
+        "src": {"type": "str", "required": True},
+        # The folder on every node.
+        "dest": {"type": "str", "required": True},
+        # Copy nothing, but read all of it on all nodes, and fail where anything is not what it is at the source.
+        "verify": {"type": "bool", "default": False},
+    }
+
     def work(self) -> dict[str, Any]:
         every = self.task_vars["ansible_play_hosts_all"]
         names = [name for name in self.task_vars["groups"]["gpu_nodes"] if name in every]

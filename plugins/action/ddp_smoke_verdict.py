@@ -1,4 +1,14 @@
-"""Judge a smoke launch on the controller; documented in library/ddp_smoke_verdict.py."""
+"""Judge a smoke launch on the controller.
+
+Compares the reports of all ranks with the plan of the launch. World size and layout of the ranks, an exact integer
+all-reduce, parameters bitwise equal on all ranks, a falling loss, and nodes that are separate machines. A rank that
+did not report is a failure. Compares what was measured with the accepted state of the cluster, acceptance.json beside
+its runs, which the first healthy run begins. Writes smoke.json and verdict.json into the folder of the launch.
+Contacts no node.
+
+verdict: The verdict of the launch and of its result: status, summary, findings, coverage.
+smoke: What was measured, as in smoke.json.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +18,7 @@ import math
 import runpy
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -18,7 +28,7 @@ from muster.acceptance import baseline, judge, reports
 from muster.report.run_verdict import ended_with
 from muster_controller.artifacts.json_file import write_json
 from muster_controller.artifacts.runs import add_verdict, read_json
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 
 ACCEPTED = "acceptance.json"  # beside the runs of its cluster, none of which it goes with
 
@@ -41,6 +51,27 @@ def rail_rates(cluster: Path) -> tuple[float, ...]:
 
 class ActionModule(ControllerAction):
     """Contacts no node."""
+
+    OPTIONS: ClassVar[Options] = {
+        # The registered result of torchrun_launch.
+        "launch": {"type": "dict", "required": True},
+        # Folder of the payload on the controller, whose table says which stages there are.
+        "payload": {"type": "path", "required": True},
+        # The mode in which it ran.
+        "mode": {"type": "str", "choices": ["quick", "full", "soak"], "default": "quick"},
+        # The stages that it was to do; none means all of its mode.
+        "stages": {"type": "list", "elements": "str", "default": []},
+        # The mean of the last losses must be below this part of the mean of the first ones.
+        "loss_ratio": {"type": "float", "default": 0.9},
+        # Make what was measured the accepted state of the cluster.
+        "accept": {"type": "bool", "default": False},
+        # What it is when a value falls behind the accepted state by more than its bound.
+        "regression": {"type": "str", "choices": ["warn", "fail"], "default": "warn"},
+        # All-reduce busbw across nodes below this is a failure, in GB/s; 0 means none.
+        "busbw_floor": {"type": "float", "default": 0},
+        # The least efficiency of all ranks together, against as many times one rank alone; 0 for none.
+        "scaling_floor": {"type": "float", "default": 0.0},
+    }
 
     def work(self) -> dict[str, Any]:
         launch = self.options["launch"]

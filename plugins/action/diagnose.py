@@ -1,11 +1,23 @@
-"""Why a launch failed or hangs; documented in library/diagnose.py."""
+"""Why a launch failed or hangs.
+
+Puts together what is known of a launch, looks at its nodes once more where that can tell more, and says in five lines
+what happened, where, why and on what evidence, what was ruled out, and what to type. A cause that is not proved is
+not said as one. What nobody could look at is named, with what would tell more. Changes nothing on a node, ends
+nothing there, and renews no lease. A diagnosis that says unknown is a diagnosis, and no failure of this module.
+Contacts every node by the connection that the inventory gives it; use it with run_once.
+
+diagnosis: As in diagnosis.json: word (confirmed, likely or unknown), lines for people, causes with their proofs,
+    candidates, also_seen, what was ruled out (ruled_out), symptoms, and why nodes were not looked at (not_looked).
+artifacts: Folder on the controller with diagnosis.json and evidence.json.
+said: Why there is nothing to diagnose.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
@@ -30,7 +42,7 @@ from muster_controller.diagnosis.running_elsewhere import RunningElsewhere
 from muster_controller.diagnosis.site_questions import SiteQuestions
 from muster_controller.launch.elsewhere import opened
 from muster_controller.nodes.connection import connect
-from muster_controller.playbook.action import NO_NODES, ControllerAction
+from muster_controller.playbook.action import NO_NODES, ControllerAction, Options
 from muster_controller.playbook.interruption import Interruption
 from muster_controller.playbook.terminal import typed
 from muster_controller.playbook.variables import node_variables
@@ -48,6 +60,18 @@ MOST_VERBOSE = 2  # with more, Ansible's ssh shows what nodes answer as it comes
 
 class ActionModule(ControllerAction):
     """Changes nothing on a node, and ends nothing there."""
+
+    OPTIONS: ClassVar[Options] = {
+        # Id of a launch, which may run or be over, and may have been begun from another controller.
+        "launch": {"type": "str", "default": ""},
+        # Logs that Muster did not make, on the controller - a file, a folder, or a pattern of files, such as
+        # slurm-*.out.
+        "log": {"type": "str", "default": ""},
+        # Account whose torchrun is diagnosed, which runs on the nodes now and was begun without Muster.
+        "account": {"type": "str", "default": ""},
+        # Whether only a launch that runs now is diagnosed, and not the last one where there is none.
+        "live": {"type": "bool", "default": False},
+    }
 
     def work(self) -> dict[str, Any]:
         Display().verbosity = min(Display().verbosity, MOST_VERBOSE)

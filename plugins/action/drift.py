@@ -1,11 +1,23 @@
-"""What drifted, and on request its repair; documented in library/drift.py."""
+"""What drifted, and on request its repair.
+
+Compares each node with what the inventory wants (the steps of site.yml in check mode) and with what was last
+installed there (installed_record). Says since when and by whom, as far as dpkg's log, apt's history, the journal, the
+times of files and sudo's log tell. Where two fit equally or none does, nobody is named. Fails where something
+drifted, or where a node could not be looked at. A node that is down stops nothing. Contacts every node by the
+connection that the inventory gives it; use it with run_once.
+
+drift: As in drift.json: nodes, differences (node, id, status, what, observed, expected, step, since, by, how and
+    source), and what was done about them (repairs).
+verdict: What was found, of every node.
+msg: The table, or JSON.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
@@ -25,7 +37,7 @@ from muster_controller.drift.installed import ask_all, requests
 from muster_controller.drift.steps_run import run_steps
 from muster_controller.launch.elsewhere import ask, opened, roots
 from muster_controller.nodes.connection import connect
-from muster_controller.playbook.action import NO_NODES, ControllerAction
+from muster_controller.playbook.action import NO_NODES, ControllerAction, Options
 from muster_controller.playbook.terminal import typed
 from muster_controller.playbook.variables import node_variables
 
@@ -39,6 +51,15 @@ TAKES_OVER = {"installed_parts": ["environment", "named"]}
 
 
 class ActionModule(ControllerAction):
+    OPTIONS: ClassVar[Options] = {
+        # Whether the steps put back what they own, each on the nodes alone that need it.
+        "repair": {"type": "bool", "default": False},
+        # Whether what is there now is taken as what was last installed.
+        "accept": {"type": "bool", "default": False},
+        # Whether Rmsg is what is in drift.json, and no table.
+        "json": {"type": "bool", "default": False},
+    }
+
     def work(self) -> dict[str, Any]:
         members = self.task_vars["groups"].get("gpu_nodes", [])
         nodes = [name for name in members if name in self.task_vars["ansible_play_hosts_all"]]

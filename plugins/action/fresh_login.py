@@ -1,19 +1,27 @@
-"""Proves that a node can be logged in on; documented in library/fresh_login.py."""
+"""Proves that a node can be logged in on.
+
+Logs in as the inventory says, by a connection that shares nothing with those that are open, becomes root there, and
+runs a program. Fails where that does not work.
+
+msg: What came of it.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster_controller.members.members import MEMBERS
 from muster_controller.nodes.connection import connect
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 
 
 class ActionModule(ControllerAction):
+    OPTIONS: ClassVar[Options] = {}
+
     def work(self) -> dict[str, Any]:
         node = self.task_vars["inventory_hostname"]
         MEMBERS.call(connect(self, node, self.task_vars, fresh=True), "look", {}, privileged=True)

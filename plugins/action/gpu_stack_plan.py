@@ -1,4 +1,18 @@
-"""Resolves the GPU stack of all nodes; documented in library/gpu_stack_plan.py."""
+"""Resolves the GPU stack of all nodes.
+
+Reads the requests of the inventory (gpu_stack_*, cluster_torch_version, pytorch_variant), and of every node
+cluster_gpus and cluster_gpu_model, or what a look at it saw. Gives one stack for all nodes, with one line of reason
+for each choice; or every reason why there is none, and the nearest that there is. Contacts no node; use it with
+run_once. The table of what fits what is roles/gpu_stack/files/versions.yml.
+
+msg: The stack, with its reasons, or the refusals, for people.
+stack: The same for programs. torch, variant, index, cuda, nccl, cudnn, branch, driver, warnings, and under nodes each
+    node's source, modules, build and its lists of packages.
+parts: The roles that have something to do or to judge on each node, in their order.
+rdma: What each node is given for its RDMA adapter. source (the distribution, DOCA, or kept), packages, modules, load,
+    and why; refusals where it cannot be had.
+repositories: The package repositories that each node needs, as apt_repositories takes them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +20,7 @@ import sys
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -25,7 +39,7 @@ from muster.packages.repositories import fingerprints
 from muster_controller.gpu_stack.rdma import OPTIONS as RDMA_OPTIONS
 from muster_controller.gpu_stack.rdma import part_of, table
 from muster_controller.packages.sources import mirrors_table
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.variables import controller_file, load_roles, project_root, read_node, registered
 
 if TYPE_CHECKING:
@@ -53,6 +67,19 @@ OF_A_NODE = (
 
 class ActionModule(ControllerAction):
     """Contacts no node."""
+
+    OPTIONS: ClassVar[Options] = {
+        # Name of the variable in which each node's node_inspect was registered.
+        "looks": {"type": "str", "default": ""},
+        # What is shown - the whole stack, what becomes of each node's driver (drivers), or nothing.
+        "shows": {"type": "str", "choices": ["stack", "drivers", "nothing"], "default": "stack"},
+        # Values of options of the cluster that are asked for in place of what the inventory has.
+        "instead": {
+            "type": "dict",
+            "default": {},
+            "options": {"cluster_torch_version": {"type": "str"}, "gpu_stack_driver": {"type": "str"}},
+        },
+    }
 
     def work(self) -> dict[str, Any]:
         nodes, values = self._nodes(self.task_vars, self.options["looks"])

@@ -1,10 +1,25 @@
-"""Reads what the inventory says of the nodes, once for all of them; documented in library/health_plan.py."""
+"""Reads what the inventory says of the nodes, once for all of them.
+
+Which nodes take part in a launch, which is the head node, and over what addresses, port and backend they meet.
+Contacts no node; use it with run_once.
+
+requests: The training address, interface and port of each node, and what its firewall is to let in, in the order of
+    the inventory.
+sources: What the inventory says of where each node takes packages from.
+quarantined: Names of the nodes that are left out of every launch.
+participants: Names of the nodes of a launch, in the order of their node ranks.
+head: Name of the node with node rank 0.
+backend: gloo or nccl.
+port: Port of the rendezvous on the head node.
+launch_ports: Range of ports that the firewall lets nodes reach each other on for launches.
+folder: Folder on the controller that has the cluster's artifacts.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -12,7 +27,7 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 
 from muster.launch.plan import NodeSpec, PlanError, chosen_backend, participants
 from muster.packages import unencrypted
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.variables import load_roles, read_node
 
 if TYPE_CHECKING:
@@ -28,6 +43,11 @@ REQUESTED = (
 
 class ActionModule(ControllerAction):
     """Contacts no node."""
+
+    OPTIONS: ClassVar[Options] = {
+        # Only these are looked at, as if no others were to take part in a launch.
+        "nodes": {"type": "list", "elements": "str", "default": []},
+    }
 
     def work(self) -> dict[str, Any]:
         try:

@@ -1,10 +1,19 @@
-"""Quarantines the node that has a hard fault of its own; documented in library/health_quarantine.py."""
+"""Quarantines the node that has a hard fault of its own.
+
+Acts on a fail from a short list of faults of hardware, with the reasons in muster/members/by_itself.py, and on
+nothing else. What is unknown, a warning, or between two nodes never acts. Quarantines one node, and no second one
+until a person has confirmed the first with playbooks/quarantine.yml, or ended its quarantine with
+playbooks/release.yml. It never takes the last node that takes part in launches. Writes the inventory as
+quarantine_nodes does; of one that is not Muster's to edit the lines are printed. Use it with run_once.
+
+quarantined: The node, or nothing.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -14,10 +23,15 @@ from muster.verdict.commands import playbook
 from muster_controller.inventory import inventory_file
 from muster_controller.members import quarantine
 from muster_controller.members.members import Cluster
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 
 
 class ActionModule(ControllerAction):
+    OPTIONS: ClassVar[Options] = {
+        # The findings of the verdict on the cluster's health.
+        "findings": {"type": "list", "elements": "dict", "required": True},
+    }
+
     def work(self) -> dict[str, Any]:
         cluster = Cluster(self, self.task_vars)
         said = {name: own[OPTION] for name, own in cluster.nodes.items()}

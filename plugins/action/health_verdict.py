@@ -1,11 +1,23 @@
-"""Adds up the health of the cluster and keeps it; documented in library/health_verdict.py."""
+"""Adds up the health of the cluster and keeps it.
+
+Puts together the looks of nccl_health, the links of net_probe, the rails of rdma_rails and what must be the same on
+every node, where the majority is right and the odd node is named. Without a majority, as with two nodes, all are
+shown. Keeps health/<node>.json, network.json, rails.json where there are rails, and the run's verdict.json on the
+controller. Never fails. What stands against a launch is returned in Rrefusal. Contacts no node; use it with run_once.
+
+msg: What was found, the worst first, and what could not be looked at.
+verdict: The verdict of the run so far.
+refusal: One sentence for each cause that stands against a launch, with what fixes it; empty when none does.
+metrics: What node_exporter's textfile collector may be given, by node.
+artifacts: Folder on the controller that has what was found.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -15,7 +27,7 @@ from muster.health.cluster import Nodes
 from muster.verdict.finding import add_up
 from muster_controller.artifacts.json_file import write_json
 from muster_controller.artifacts.runs import add_verdict, run_folder
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.node_error import one_line
 from muster_controller.playbook.variables import registered
 
@@ -27,6 +39,19 @@ LOST = "it could not be reached, or an earlier step failed on it"
 
 class ActionModule(ControllerAction):
     """Contacts no node."""
+
+    OPTIONS: ClassVar[Options] = {
+        # The registered result of health_plan.
+        "plan": {"type": "dict", "required": True},
+        # Name of the variable in which each node's result of nccl_health is registered.
+        "looks": {"type": "str", "required": True},
+        # The registered result of net_probe.
+        "network": {"type": "dict", "required": True},
+        # The registered result of rdma_rails.
+        "rails": {"type": "dict", "default": {}},
+        # With warn, and in check mode, a failed check counts as a warning and refuses nothing.
+        "gate": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
+    }
 
     def work(self) -> dict[str, Any]:
         nodes = self._nodes(self.options, self.task_vars)

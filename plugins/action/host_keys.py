@@ -1,10 +1,19 @@
-"""First contact with many nodes: compare and pin their host keys; documented in library/host_keys.py."""
+"""First contact with many nodes: compare and pin their host keys.
+
+Asks every node of the group gpu_nodes in the play for its ssh host key, all at once, over the way that ssh itself
+would take (address, port, jump host, name of the key), and logs in on none. Shows a table of fingerprints, asks once
+for all that are new, and pins them in known_hosts. A key that is the one in the node's cluster_host_key needs no
+question. One that is another is refused. A key that differs from the one that was known is refused, and nothing of
+that node is pinned. Runs on the controller. Nodes that do not answer do not stop the others.
+
+nodes: What was seen of each node, and what it means.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -15,7 +24,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from muster.network import trust
 from muster.verdict.commands import playbook
 from muster_controller.network.trusting import compare_and_pin
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +34,15 @@ TRUST = playbook("playbooks/trust.yml")
 
 class ActionModule(ControllerAction):
     """Asks every node for its host key, and logs in on none."""
+
+    OPTIONS: ClassVar[Options] = {
+        # The project's file of host keys.
+        "known_hosts": {"type": "path", "required": True},
+        # Whether the new keys are trusted without a question.
+        "confirmed": {"type": "bool", "default": False},
+        # Nodes whose key is known to have changed.
+        "replace": {"type": "list", "elements": "str", "default": []},
+    }
 
     def work(self) -> dict[str, Any]:
         project = str(Path(self.options["known_hosts"]).resolve())

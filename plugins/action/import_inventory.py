@@ -1,4 +1,12 @@
-"""Writing a new inventory from a list of nodes; documented in library/import_inventory.py."""
+"""Writing a new inventory from a list of nodes.
+
+Takes the nodes from one of node, nodes, nodes_file and ssh_config, and looks their addresses up where only names are
+given. Writes inventory/NAME/hosts.yml, and copies the options of inventory/lab beside it. What is there already is
+never written over. Says all that is wrong with the list at once, and what is to be done next. Runs on the controller,
+and contacts no node.
+
+outcome: What came of it, in a sentence.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +16,7 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -20,7 +28,7 @@ from muster.verdict.commands import playbook
 from muster.verdict.words import plural
 from muster_controller.members import asked_nodes, newcomers
 from muster_controller.network.first_contact import read
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.command_line import short
 from muster_controller.playbook.terminal import terminal
 from muster_controller.playbook.variables import project_root
@@ -34,6 +42,25 @@ SAMPLE = "inventory/lab/group_vars"
 
 class ActionModule(ControllerAction):
     """Reads files and names on the controller, and contacts no node."""
+
+    OPTIONS: ClassVar[Options] = {
+        # The name of the new inventory, which is a folder in inventory/.
+        "name": {"type": "str", "default": ""},
+        # Names, as a list or as one text such as gpu[01-04],head.
+        "node": {"type": "raw", "default": ""},
+        # The address of each, in the same order.
+        "address": {"type": "raw", "default": ""},
+        # The fingerprint of the host key of each, in the same order.
+        "host_key": {"type": "raw", "default": ""},
+        # Number of GPUs of each, to train on.
+        "gpus": {"type": "int", "default": 0},
+        # Names, and of each its address, or a mapping of address, host_key, gpus, user, port and training_address.
+        "nodes": {"type": "dict", "default": {}},
+        # A file on the controller with a node in each line, as name address [slots=N] or as address.
+        "nodes_file": {"type": "str", "default": ""},
+        # An ssh config on the controller; ssh -G says how each of its hosts is reached.
+        "ssh_config": {"type": "str", "default": ""},
+    }
 
     def work(self) -> dict[str, Any]:
         nodes, problems = self._nodes()

@@ -1,17 +1,24 @@
-"""Looks at all nodes in one round trip; documented in library/inspect_look.py."""
+"""Looks at all nodes in one round trip.
+
+Looks at all nodes of the play side by side. On the road it takes the looks of the steps to come along, as role_looks
+does, and keeps them in the folder of the run. A node that gave no answer is not in Rnodes; node_inspect then asks it
+alone, and says why. Its result is to be registered under the same name with _alone behind it.
+
+nodes: Of each node that answered, its facts, as node_inspect returns them.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from muster.road.looks import to_come
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.command_line import chosen_tags
 from muster_controller.playbook.variables import node_variables
 from muster_controller.road.looks_kept import KeptLooks
@@ -21,6 +28,13 @@ STEP = "inspect"
 
 
 class ActionModule(ControllerAction):
+    OPTIONS: ClassVar[Options] = {
+        # What inspect_plan returned.
+        "plan": {"type": "dict", "default": {}},
+        # Subjects, as of node_inspect.
+        "only": {"type": "list", "elements": "str", "default": []},
+    }
+
     def work(self) -> dict[str, Any]:
         names = [name for name in self.task_vars["groups"]["gpu_nodes"] if name in self.task_vars["ansible_play_hosts"]]
         if not names:

@@ -1,10 +1,20 @@
-"""Reads what the inventory says of the nodes, once for all of them; documented in library/inspect_plan.py."""
+"""Reads what the inventory says of the nodes, once for all of them.
+
+Every node is asked for its way to every other. Read on each node's behalf, the addresses of 200 nodes would be worked
+out 40000 times. Contacts no node; use it with run_once.
+
+requests: The variables of each node that a look is judged by, defaults applied.
+peers: The training addresses of all nodes.
+writes: The folders under which Muster writes, by node.
+prefixes: The environments that the inventory names by their paths, by node.
+platforms: The supported versions of each distribution.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -13,7 +23,7 @@ from ansible.errors import AnsibleError
 from muster.inspect.gpus import UNSET
 from muster.pytorch.environments import existing
 from muster_controller.gpu_stack.rdma import OPTIONS as RDMA_OPTIONS
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.variables import load_roles, project_root, read_node
 
 REQUESTED = (
@@ -27,6 +37,8 @@ WRITES = ("pytorch_root", "cluster_run_root")
 
 class ActionModule(ControllerAction):
     """Contacts no node."""
+
+    OPTIONS: ClassVar[Options] = {}
 
     def work(self) -> dict[str, Any]:
         roles = load_roles(self._loader)

@@ -1,10 +1,22 @@
-"""Judges the looks at all nodes and shows them; documented in library/inspect_verdict.py."""
+"""Judges the looks at all nodes and shows them.
+
+Lays what node_inspect saw on each node beside what the inventory says of it, and beside the other nodes. Writes
+inspect.json into the cluster's folder of artifacts, which only its owner may read. Never fails. Which nodes must not
+go on is returned in Rrefusals. Contacts no node; use it with run_once.
+
+msg: The table, what was found, and what could not be looked at.
+refusals: For each node on which nothing may be changed, the sentences that say why and how to fix it.
+findings: Every finding.
+status: What the findings add up to. healthy, degraded, unknown or failed.
+reminder: What the end of the run says once more - GPUs that the inventory does not name.
+artifacts: Folder on the controller that has inspect.json.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -19,7 +31,7 @@ from muster_controller.artifacts.json_file import write_json
 from muster_controller.artifacts.runs import run_id
 from muster_controller.gpu_stack.rdma import part_of
 from muster_controller.gpu_stack.rdma import table as rdma_table
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.node_error import one_line
 from muster_controller.playbook.variables import registered
 from muster_controller.report.reporter import REPORTER
@@ -30,6 +42,13 @@ if TYPE_CHECKING:
 
 class ActionModule(ControllerAction):
     """Contacts no node."""
+
+    OPTIONS: ClassVar[Options] = {
+        # The registered result of inspect_plan.
+        "plan": {"type": "dict", "required": True},
+        # Name of the variable in which each node's result of node_inspect is registered.
+        "looks": {"type": "str", "required": True},
+    }
 
     def work(self) -> dict[str, Any]:
         plan = self.options["plan"]

@@ -1,20 +1,33 @@
-"""Has each node write down what is installed there; documented in library/installed_record.py."""
+"""Has each node write down what is installed there.
+
+Writes down on each node of the play what is there now - kernel, boot, driver, GPUs, firmware, the versions of
+Muster's packages and the files of the environment - so that drift can say later what has changed since. No step
+decides by it. It is written only where it says something else, and is no change of the node's state. Contacts every
+node by the connection that the inventory gives it; use it with run_once. A node that cannot be asked is a warning.
+
+written: The nodes on which it says something else than before.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster_controller.artifacts.record import operator
 from muster_controller.artifacts.runs import run_id
 from muster_controller.drift.installed import ask_all, requests
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 
 
 class ActionModule(ControllerAction):
+    OPTIONS: ClassVar[Options] = {
+        # What alone is written down anew, such as environment.
+        "parts": {"type": "list", "elements": "str", "default": []},
+    }
+
     def work(self) -> dict[str, Any]:
         if self._task.check_mode:
             return {"written": []}

@@ -1,17 +1,27 @@
-"""Compare launches of the same training on the controller; documented in library/launch_comparison.py."""
+"""Compare launches of the same training on the controller.
+
+Reads what rank 0 of each launch reported at its end - a line @muster with a JSON object whose event is summary, with
+samples_per_second and global_batch, and, where the script knows them, seconds, accuracy, loss and memory_mb. Shows
+them as a table with speed-up and efficiency, and writes comparison.json into the folder of the run. Fails when
+launches cannot be compared, since one reported nothing or their global batches differ. Contacts no node.
+
+msg: The table.
+comparison: What was measured, as in comparison.json.
+verdict: The verdict of the launch on all nodes, with the comparison as its summary.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.acceptance import comparison
 from muster_controller.artifacts.json_file import write_json
 from muster_controller.artifacts.runs import add_verdict, open_run
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +31,15 @@ TITLES = {"one_process": "one process", "one_node": "one node"}
 
 class ActionModule(ControllerAction):
     """Contacts no node."""
+
+    OPTIONS: ClassVar[Options] = {
+        # The registered result of torchrun_launch on all nodes.
+        "all_nodes": {"type": "dict", "required": True},
+        # That on the first node alone, with all of its ranks, if there was one.
+        "one_node": {"type": "dict", "default": {}},
+        # That in a single process on the first node, if there was one.
+        "one_process": {"type": "dict", "default": {}},
+    }
 
     def work(self) -> dict[str, Any]:
         whole = self.options["all_nodes"]

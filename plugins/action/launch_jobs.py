@@ -1,10 +1,22 @@
-"""The launches of a cluster, as its nodes know them; documented in library/launch_jobs.py."""
+"""The launches of a cluster, as its nodes know them.
+
+Asks every node which launches it has, in the system's manager of units and in users' own ones. So it does not matter
+from which controller they were begun. Shows of each its id, its state, whose it is and who began it from where, its
+nodes, how busy its GPUs are, since when, and the last lines of what the head node's ranks wrote. Who logs in as an
+administrator sees all of them. A launch user sees their own, and of others that they are there. A node that does not
+answer is named, and hides nothing of the others. Nothing is changed, and no lease renewed. Contacts every node by the
+connection that the inventory gives it; use it with run_once.
+
+jobs: Of each launch id, state in words, user, own (whether it is that user's own), and the nodes that know it.
+silent: By node that did not say, why.
+over: Whether the launch was over when its output had been shown.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
@@ -16,7 +28,7 @@ from muster.launch.plan import PlanError
 from muster_controller.launch.elsewhere import Heard, ask, find, opened, roots
 from muster_controller.launch.following import Following
 from muster_controller.nodes.connection import connect
-from muster_controller.playbook.action import NO_NODES, ControllerAction
+from muster_controller.playbook.action import NO_NODES, ControllerAction, Options
 from muster_controller.playbook.interruption import Interruption
 from muster_controller.playbook.progress import Progress
 from muster_controller.playbook.variables import node_variables
@@ -25,6 +37,19 @@ MOST_VERBOSE = 2  # with more, Ansible's ssh shows what nodes answer as it comes
 
 
 class ActionModule(ControllerAction):
+    OPTIONS: ClassVar[Options] = {
+        # Whether launches that are over are shown, too, as far as nodes keep their logs (cluster_run_keep).
+        "history": {"type": "bool", "default": False},
+        # How many of each owner's launches that are over are looked at on a node.
+        "newest": {"type": "int", "default": 20},
+        # How many of the last lines are shown of each launch.
+        "lines": {"type": "int", "default": 2},
+        # Id of a launch whose output is shown as it comes, until it is over or somebody interrupts.
+        "logs": {"type": "str", "default": ""},
+        # The rank whose output is shown with logs. -1 means every rank's, and torchrun's own.
+        "rank": {"type": "int", "default": 0},
+    }
+
     def work(self) -> dict[str, Any]:
         Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
         nodes = list(self.task_vars["groups"].get("gpu_nodes", []))

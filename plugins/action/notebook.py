@@ -1,10 +1,20 @@
-"""Somebody's notebook on a node; documented in library/notebook.py."""
+"""Somebody's notebook on a node.
+
+Starts JupyterLab as a unit of that person's own user manager, on a node that the role workbench has prepared, and
+waits until it answers nobody without its token, and whoever has it. Prints the line of ssh that leads there, with the
+bastions of the inventory, and where the token lies. The token itself is in a file of that person's alone, in no
+output and in no argument list. Who logs in as an administrator does it for any launch user, and a launch user for
+themselves, without root. Contacts the node by the connection that the inventory gives it; use it with run_once.
+
+notebook: Whether it is running, at_boot, whose it is (user), its socket and its token_file.
+ssh: The line that leads there.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -15,7 +25,7 @@ from muster.verdict.foreign import quote
 from muster.workbench.notebook import AnswerError, Notebook, Way, changes, lines, problem, read, said_last, tunnel
 from muster_controller.nodes.connection import connect
 from muster_controller.nodes.program import Program
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.terminal import typed
 from muster_controller.playbook.variables import node_variables
 
@@ -27,6 +37,21 @@ VERBS = {"started": "start", "stopped": "stop", "looked_at": "look"}
 
 
 class ActionModule(ControllerAction):
+    OPTIONS: ClassVar[Options] = {
+        # Whose notebook it is.
+        "user": {"type": "str", "default": ""},
+        # started and stopped have it be so. looked_at says whether it runs.
+        "state": {"type": "str", "choices": ["started", "stopped", "looked_at"], "default": "looked_at"},
+        # With started of state, whether it starts with the node as well, until it is stopped.
+        "at_boot": {"type": "bool", "default": False},
+        # The node on which it is.
+        "on_node": {"type": "str", "default": ""},
+        # The nodes on which notebooks may be.
+        "nodes": {"type": "list", "elements": "str", "default": []},
+        # Port on the machine from which it is used.
+        "port": {"type": "int", "default": 8888},
+    }
+
     def work(self) -> dict[str, Any]:
         options = self.options
         known = self.task_vars["groups"].get("gpu_nodes", [])

@@ -1,11 +1,20 @@
-"""Decides what NVIDIA's driver on a node needs; documented in library/nvidia_driver_plan.py."""
+"""Decides what NVIDIA's driver on a node needs.
+
+Compares what node_inspect saw with what gpu_stack_plan resolved, and says what is to be done. A node whose driver is
+not ours to install is judged, by whether the driver works. Fails the node, with sentences, when nothing may be done
+(a GPU is in use, a runfile's driver is there), or when what should be done by now is not. Contacts no node.
+
+needed: Whether anything is to be done.
+differences: What differs, one sentence each.
+plan: What is to be done. provide says whether anything but a reboot is, and reboot gives the reasons for one.
+"""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "module_utils")]
 
@@ -13,7 +22,7 @@ from ansible.errors import AnsibleActionFail
 
 from muster.nvidia_driver.model import File, Request, Seen
 from muster.nvidia_driver.plan import make_plan, settle
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.own_machine import is_own_machine
 
 if TYPE_CHECKING:
@@ -26,6 +35,33 @@ PACKAGES = ("pins", "driver", "fabric", "headers")
 
 class ActionModule(ControllerAction):
     """Contacts no node: what was seen of it is given."""
+
+    OPTIONS: ClassVar[Options] = {
+        # How far the node is - look, before anything is done; settle, once the packages are there; installed, when all
+        # but a reboot is done; done.
+        "stage": {"type": "str", "choices": ["look", "settle", "installed", "done"], "default": "look"},
+        # Name of the variable in which node_inspect was registered.
+        "look": {"type": "str", "required": True},
+        # What gpu_stack_plan returned as stack.
+        "stack": {"type": "dict", "required": True},
+        # Whether the driver is brought to what was resolved, or only judged.
+        "mode": {"type": "str", "choices": ["manage", "verify"], "required": True},
+        # Files of ours.
+        "files": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "path": {"type": "str", "required": True},
+                "content": {"type": "str", "required": True},
+                "sources": {"type": "list", "elements": "str", "default": []},
+            },
+        },
+        # Whether the node may be rebooted.
+        "reboots": {"type": "bool", "default": True},
+        # Whether a driver that a runfile installed may be removed.
+        "removes_runfile": {"type": "bool", "default": False},
+    }
 
     def work(self) -> dict[str, Any]:
         name = self.task_vars["inventory_hostname"]

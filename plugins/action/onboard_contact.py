@@ -1,10 +1,21 @@
-"""First contact with the nodes that are to be onboarded; documented in library/onboard_contact.py."""
+"""First contact with the nodes that are to be onboarded.
+
+Asks all of them side by side for their host keys, shows the table of fingerprints, asks once, and pins what is new;
+see host_keys. Then logs in on each, through a shell, and looks whether its Python is new enough and root can be had.
+It changes nothing there. What keeps one of them out is one sentence, and does not stop the others. It fails when none
+is left.
+
+met: Those that can be taken on. looked_at is false where check mode kept it out, and by_password says how it was
+    logged in to.
+nodes: What was made of the host keys; see host_keys.
+onboarding: Why others cannot be taken on.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -14,7 +25,7 @@ from muster_controller.members import newcomers
 from muster_controller.network.first_login import met
 from muster_controller.network.trusting import compare_and_pin, say
 from muster_controller.nodes.connection import connect
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.terminal import typed
 
 if TYPE_CHECKING:
@@ -29,6 +40,15 @@ UNKNOWN_KEY = (
 
 class ActionModule(ControllerAction):
     """Asks all of them side by side."""
+
+    OPTIONS: ClassVar[Options] = {
+        # The nodes, each with its name and with variables as the inventory is to have them.
+        "nodes": {"type": "list", "elements": "dict", "required": True},
+        # The project's file of host keys.
+        "known_hosts": {"type": "str", "default": ""},
+        # Whether new host keys are trusted without a question.
+        "confirmed": {"type": "bool", "default": False},
+    }
 
     def work(self) -> dict[str, Any]:
         place = newcomers.place(self.task_vars)

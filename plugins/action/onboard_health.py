@@ -1,10 +1,16 @@
-"""Whether a new node is healthy by itself; documented in library/onboard_health.py."""
+"""Whether a new node is healthy by itself.
+
+Takes what nccl_health saw on the node, and what net_probe found of its links. A clock that is not the others' counts
+against it, which a launch would put up with. Fails when a launch on it would.
+
+findings: What was found.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -13,7 +19,7 @@ from muster.health.cluster import Nodes
 from muster.verdict.finding import add_up
 from muster_controller.artifacts.json_file import write_json
 from muster_controller.artifacts.runs import run_folder
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.node_error import one_line
 from muster_controller.playbook.variables import registered
 
@@ -27,6 +33,15 @@ STRICT = ("net.clock.offset",)
 
 class ActionModule(ControllerAction):
     """Contacts no node: it judges what was seen there."""
+
+    OPTIONS: ClassVar[Options] = {
+        # What health_plan returned.
+        "plan": {"type": "dict", "required": True},
+        # The name under which the looks are registered.
+        "looks": {"type": "str", "required": True},
+        # What net_probe returned; nothing where there is no other node.
+        "network": {"type": "dict", "default": {}},
+    }
 
     def work(self) -> dict[str, Any]:
         node = self.task_vars["inventory_hostname"]

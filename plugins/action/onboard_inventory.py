@@ -1,10 +1,17 @@
-"""What the inventory's files say of nodes that are being onboarded; documented in library/onboard_inventory.py."""
+"""What the inventory's files say of nodes that are being onboarded.
+
+Lists new nodes at the end of gpu_nodes, quarantined, in the YAML files of the inventory, and keeps comments and
+order. Lifts the quarantine of those that were accepted, and looks up which node rank they have then. Where the
+inventory is of another kind, the lines to write are shown.
+
+onboarding: Of each node, whether it is written, and its node rank.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -14,11 +21,20 @@ from muster.onboard.standing import BEGUN
 from muster_controller.inventory import inventory_file
 from muster_controller.members import newcomers, quarantine
 from muster_controller.members.onboarding import ranks
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 
 
 class ActionModule(ControllerAction):
     """Contacts no node."""
+
+    OPTIONS: ClassVar[Options] = {
+        # The nodes, each with its name and with variables as the inventory is to have them.
+        "nodes": {"type": "list", "elements": "dict", "default": []},
+        # The nodes whose quarantine is lifted.
+        "names": {"type": "list", "elements": "str", "default": []},
+        # Whether they are listed and quarantined, or members from now on.
+        "state": {"type": "str", "choices": ["quarantined", "member"], "required": True},
+    }
 
     def work(self) -> dict[str, Any]:
         nodes, check = self.options["nodes"], self._task.check_mode

@@ -1,10 +1,20 @@
-"""An idle member for each new node; documented in library/onboard_partner.py."""
+"""An idle member for each new node.
+
+Asks all members side by side who holds what a launch needs there, and who computes on their GPUs. A member that
+cannot be asked, or of which that is not known, is not idle.
+
+pairs: By new node, the nodes of a launch of both.
+witness: A member that answers.
+idle: All idle members.
+busy: Why others are not idle.
+onboarding: What was left out.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -14,12 +24,17 @@ from muster.onboard import partner
 from muster_controller.members import newcomers
 from muster_controller.nodes.connection import connect
 from muster_controller.nodes.idle import busy
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.variables import node_variables
 
 
 class ActionModule(ControllerAction):
     """Looks at the members, all of them side by side, and changes nothing."""
+
+    OPTIONS: ClassVar[Options] = {
+        # The new nodes.
+        "new": {"type": "list", "elements": "str", "required": True},
+    }
 
     def work(self) -> dict[str, Any]:
         new = list(self.options["new"])

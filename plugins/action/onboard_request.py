@@ -1,17 +1,26 @@
-"""Which nodes are to be onboarded, judged before any of them is touched; documented in library/onboard_request.py."""
+"""Which nodes are to be onboarded, judged before any of them is touched.
+
+Takes the nodes from one of node, nodes, nodes_file and ssh_config, and looks their addresses up where only names are
+given. Says all that is wrong at once - with the request, and with the inventory as it would be with these nodes. A
+node that is a member already is no mistake, and is left out. One whose onboarding was not finished goes on. Runs on
+the controller, and contacts no node.
+
+nodes: Those that are no members yet, each with its name and the variables that the inventory is to have.
+onboarding: How far each of them has come, for the end of the run.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.inventory.model import ip
 from muster.onboard import request, standing
 from muster_controller.members import asked_nodes, newcomers
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,6 +30,23 @@ if TYPE_CHECKING:
 
 class ActionModule(ControllerAction):
     """Contacts no node."""
+
+    OPTIONS: ClassVar[Options] = {
+        # Names, as a list or as one text such as gpu[01-04],head.
+        "node": {"type": "raw", "default": ""},
+        # The address of each, in the same order.
+        "address": {"type": "raw", "default": ""},
+        # The fingerprint of the host key of each, in the same order.
+        "host_key": {"type": "raw", "default": ""},
+        # Number of GPUs of each, to train on.
+        "gpus": {"type": "int", "default": 0},
+        # Names, and of each its address, or a mapping of address, host_key, gpus, user, port and training_address.
+        "nodes": {"type": "dict", "default": {}},
+        # A file on the controller with a node in each line, as name address [slots=N] or as address.
+        "nodes_file": {"type": "str", "default": ""},
+        # An ssh config on the controller; ssh -G says how each of its hosts is reached.
+        "ssh_config": {"type": "str", "default": ""},
+    }
 
     def work(self) -> dict[str, Any]:
         options = self.options

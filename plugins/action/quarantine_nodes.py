@@ -1,10 +1,21 @@
-"""Leaves nodes out of launches, or lets them take part again; documented in library/quarantine_nodes.py."""
+"""Leaves nodes out of launches, or lets them take part again.
+
+Writes cluster_quarantined with reason, date and name into the inventory, or takes it out. A YAML inventory keeps its
+comments, order and style; of another one the lines are printed that somebody has to write. The inventory decides. A
+node that answers is given a copy, by which a launch is refused that follows an inventory which says nothing of it,
+such as an older copy of it. A launch that runs on a node is named, and left alone. Use it with run_once. Nodes are
+contacted by the connections that the inventory gives them.
+
+outcome: What came of it, in one sentence.
+silent: By node that did not answer, why.
+running: Sentences on launches that run on these nodes.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -17,11 +28,20 @@ from muster.verdict.words import few
 from muster_controller.inventory import inventory_file
 from muster_controller.members.members import Cluster
 from muster_controller.members.quarantine import entry
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.command_line import sentence
 
 
 class ActionModule(ControllerAction):
+    OPTIONS: ClassVar[Options] = {
+        # Names of nodes.
+        "nodes": {"type": "list", "elements": "str", "default": []},
+        # Why they are left out.
+        "reason": {"type": "str", "default": ""},
+        # Whether they take part again.
+        "release": {"type": "bool", "default": False},
+    }
+
     def work(self) -> dict[str, Any]:
         cluster = Cluster(self, self.task_vars)
         names = list(dict.fromkeys(self.options["nodes"]))

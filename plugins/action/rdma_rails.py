@@ -1,11 +1,25 @@
-"""Tries RDMA between all nodes, and judges what came of it; documented in library/rdma_rails.py."""
+"""Tries RDMA between all nodes, and judges what came of it.
+
+Has the adapters that NCCL would use (NCCL_IB_HCA) talk to those of the same rail on other nodes with verbs, under the
+GID, partition and traffic class that NCCL would use, as the training user. First ibv_rc_pingpong, which compares what
+arrives; then ib_write_bw and ib_write_lat of perftest. In rounds in which no node meets two others, so that no
+adapter is used twice at once. Of many nodes, each meets eight others. No round begins later than two minutes after
+the first. For each other's set-up the tools listen on ports of firewall_launch_ports, at the training addresses, over
+TCP. Names the adapter that most of its counterparts do not reach, the rail on which no pair works, or else the pair.
+Contacts nobody where fewer than two nodes have such adapters, and leaves out nodes on which a job runs, each with the
+reason. Use it with run_once. A sick rail is a finding, and never fails the task.
+
+rails: One entry for every trial, as it is kept in rails.json; null is not measured.
+findings: Every finding.
+verdict: What the findings add up to, and under coverage what could not be looked at, and why.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -14,7 +28,7 @@ from muster.rails import judge, outputs, plan
 from muster_controller.nodes.connection import connect
 from muster_controller.nodes.messages import Messages
 from muster_controller.nodes.program import Program
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.variables import registered
 
 if TYPE_CHECKING:
@@ -30,6 +44,17 @@ LATEST = 120.0
 
 class ActionModule(ControllerAction):
     """Contacts the nodes that have adapters, at once; nobody where fewer than two have."""
+
+    OPTIONS: ClassVar[Options] = {
+        # The registered result of health_plan.
+        "plan": {"type": "dict", "required": True},
+        # Name of the variable in which each node's result of nccl_health is registered.
+        "looks": {"type": "str", "required": True},
+        # Name of the training user, as whom the tools run.
+        "user": {"type": "str", "required": True},
+        # Whether to try at all.
+        "tried": {"type": "bool", "default": True},
+    }
 
     def work(self) -> dict[str, Any]:
         if not self.options["tried"]:

@@ -1,17 +1,23 @@
-"""Write the page of a run anew; documented in library/report_page.py."""
+"""Write the page of a run anew.
+
+Reads what a run left in artifacts/<cluster>/<run>/ and writes report.html there. A run writes its own page when it
+ends. This is for one that was interrupted. Runs on the controller and contacts no node.
+
+page: Where the page is, on the controller.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster_controller.artifacts.runs import history
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.command_line import short
 from muster_controller.playbook.variables import node_variables
 from muster_controller.report.page import rewrite_page
@@ -19,6 +25,11 @@ from muster_controller.report.page import rewrite_page
 
 class ActionModule(ControllerAction):
     """Contacts no node."""
+
+    OPTIONS: ClassVar[Options] = {
+        # Id of the run, as its folder is named; the newest that there is when it is empty.
+        "run": {"type": "str", "default": ""},
+    }
 
     def work(self) -> dict[str, Any]:
         head = next(iter(self.task_vars["groups"]["gpu_nodes"]))

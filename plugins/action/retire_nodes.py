@@ -1,10 +1,21 @@
-"""Takes nodes out of the cluster's inventory; documented in library/retire_nodes.py."""
+"""Takes nodes out of the cluster's inventory.
+
+Takes nodes out of the inventory and out of the pinned host keys beside it. A YAML inventory keeps its comments, order
+and style; of another one the lines are printed that somebody has to change, and nothing is done. Refuses while a
+launch with one of them runs, as all nodes say that answer. The nodes themselves need not answer. A node that is in
+the inventory no more is no error, so that a run that was cut off is finished by running again. What the other nodes
+know of it is forgotten by the roles cluster_hosts, ssh_mesh and firewall. Use it with run_once.
+
+outcome: What came of it, in one sentence.
+unfinished: What holds for the other nodes until they have forgotten it, and the command for that.
+silent: By node that did not say which launches it has, why.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -16,7 +27,7 @@ from muster.network.known_hosts import forgotten
 from muster_controller.inventory import inventory_file
 from muster_controller.members.members import Cluster
 from muster_controller.network.first_contact import read
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.command_line import chosen_tags, short
 from muster_controller.playbook.one_writer import one_writer
 from muster_controller.playbook.terminal import terminal
@@ -25,6 +36,19 @@ from muster_node.tools import files
 
 class ActionModule(ControllerAction):
     """The host keys go last: while a node is in the inventory, whoever runs this again has them to reach it."""
+
+    OPTIONS: ClassVar[Options] = {
+        # look says whether they can leave, and which nodes do not answer. leave takes them out.
+        "step": {"type": "str", "choices": ["look", "leave"], "default": "leave"},
+        # Whether Muster's own things were to be taken off them before; a node that does not answer is named.
+        "wipe": {"type": "bool", "default": False},
+        # Whether the driver was to be taken off as well; it goes with Muster's own things alone.
+        "wipe_driver": {"type": "bool", "default": False},
+        # Names of nodes.
+        "nodes": {"type": "list", "elements": "str", "default": []},
+        # File in which the inventory's host keys are pinned.
+        "known_hosts": {"type": "path", "required": True},
+    }
 
     def work(self) -> dict[str, Any]:
         if context.CLIARGS.get("subset") or chosen_tags() != (["all"], []):

@@ -1,17 +1,29 @@
-"""Looks once at all nodes, for all roles of a step and of those to come; documented in library/role_looks.py."""
+"""Looks once at all nodes, for all roles of a step and of those to come.
+
+Takes the first look of each role of the step on all nodes of the play, in one round trip, and judges it as the roles
+do. On the road it looks for the steps behind this one as well, and keeps that in the folder of the run. A role is
+excused from a node where nothing differs. Where the look came to nothing, or cannot be taken so, the role comes and
+looks by itself. A node to which a role comes is looked at anew before the next step. With cluster_full every role
+comes to every node, whatever was seen, and what was remembered is compared.
+
+content: The nodes to which no role of the step comes.
+needed: Of each role of the step, the nodes to which it comes. installed_record, at the end of pytorch, counts as one.
+why: Of each role, and of each node to which it comes, what differs there.
+looked_at: The nodes that were asked for it.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from muster.road.looks import looks_of, to_come
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.command_line import chosen_tags
 from muster_controller.playbook.variables import node_variables
 from muster_controller.road.looks_kept import KeptLooks
@@ -19,6 +31,11 @@ from muster_controller.road.role_looks import RoleLooks
 
 
 class ActionModule(ControllerAction):
+    OPTIONS: ClassVar[Options] = {
+        # Tag of the step.
+        "step": {"type": "str", "choices": ["baseline", "network", "pytorch"], "required": True},
+    }
+
     def work(self) -> dict[str, Any]:
         names = [name for name in self.task_vars["ansible_play_hosts"] if name in self.task_vars["groups"]["gpu_nodes"]]
         step = self.options["step"]

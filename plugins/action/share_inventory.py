@@ -1,11 +1,21 @@
-"""Writing the folder that people launch with; documented in library/share_inventory.py."""
+"""Writing the folder that people launch with.
+
+Writes hosts.yml, known_hosts and README.md into a folder that works as the inventory of somebody else, on their own
+machine and from their own checkout of Muster. It holds the nodes, how they are reached, their pinned host keys, and
+the values that a launch needs, worked out. Names, keys and passwords of the administrator are not in it, nor is
+anything else of the inventory. Addresses, ports and jump hosts are those that the administrator's ssh comes to, so
+its own settings are not needed. Runs on the controller and contacts no node. A node without a pinned host key is
+refused.
+
+folder: Where it is, on the controller.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -18,7 +28,7 @@ from muster.verdict.words import plural
 from muster_controller.network.first_contact import read, road_to
 from muster_controller.network.sharing import in_the_way, shared, write
 from muster_controller.nodes.connection import connect
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.command_line import short
 from muster_controller.playbook.variables import load_roles, node_variables, project_root, read_node
 
@@ -27,6 +37,13 @@ OTHERS = ("workbench_nodes",)
 
 class ActionModule(ControllerAction):
     """Reads the inventory and the administrator's ssh settings, and contacts no node."""
+
+    OPTIONS: ClassVar[Options] = {
+        # Where to.
+        "folder": {"type": "str", "required": True},
+        # File in which the inventory's host keys are pinned.
+        "known_hosts": {"type": "path", "required": True},
+    }
 
     def work(self) -> dict[str, Any]:
         if not self.options["folder"].strip():

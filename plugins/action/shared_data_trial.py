@@ -1,11 +1,21 @@
-"""Tries shared folders from every node at once; documented in library/shared_data_trial.py."""
+"""Tries shared folders from every node at once.
+
+In each folder every node writes a file as the training user, looks for the files of all others, and reads one of
+them. So it is known whether it is the same folder everywhere, how soon a node sees what another wrote, whose a file
+is there, and how fast all nodes together write and read. The files have names that nobody uses, and are removed.
+Contacts all nodes of the play at once, so run it once.
+
+msg: The figures as a table, and the verdict in a sentence.
+shared_data: The figures, as in shared_data.json of the run.
+verdict: The findings added up.
+"""
 
 from __future__ import annotations
 
 import secrets
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -18,7 +28,7 @@ from muster_controller.artifacts.json_file import write_json
 from muster_controller.artifacts.runs import add_verdict, run_folder
 from muster_controller.nodes.asking import ask_nodes
 from muster_controller.nodes.program import Program
-from muster_controller.playbook.action import NOBODY_REACHED, ControllerAction
+from muster_controller.playbook.action import NOBODY_REACHED, ControllerAction, Options
 from muster_controller.playbook.variables import node_variables
 
 if TYPE_CHECKING:
@@ -33,6 +43,13 @@ LONGEST = 900.0
 
 
 class ActionModule(ControllerAction):
+    OPTIONS: ClassVar[Options] = {
+        # The folders.
+        "paths": {"type": "list", "elements": "str", "required": True},
+        # MiB that each node writes, and reads.
+        "megabytes": {"type": "int", "default": 256},
+    }
+
     def work(self) -> dict[str, Any]:
         alive = self.task_vars["ansible_play_hosts"]
         names = [

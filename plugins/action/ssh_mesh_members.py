@@ -1,18 +1,26 @@
-"""Puts together what every node shall know of every other; documented in library/ssh_mesh_members.py."""
+"""Puts together what every node shall know of every other.
+
+Takes what ssh_mesh_key found on each node of the group gpu_nodes in this run, and the nodes' addresses from the
+inventory. Done once on the controller, because a template over 200 nodes would be worked out 200 times. Runs on the
+controller and contacts no node.
+
+members: Every node, with its address, its keys, and whether it was looked at in this run.
+refusals: Nodes whose key is another node's as well, with what is wrong and what to type.
+"""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 
 from muster.network import ssh_mesh
 from muster_controller.network.mesh_members import member_of
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.variables import Roles, load_roles, read_node, registered, staying
 
 if TYPE_CHECKING:
@@ -21,6 +29,11 @@ if TYPE_CHECKING:
 
 class ActionModule(ControllerAction):
     """Contacts no node."""
+
+    OPTIONS: ClassVar[Options] = {
+        # Name of the variable in which the results of ssh_mesh_key were registered.
+        "looks": {"type": "str", "required": True},
+    }
 
     def work(self) -> dict[str, Any]:
         roles = load_roles(self._loader, "cluster")

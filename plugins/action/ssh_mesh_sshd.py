@@ -1,10 +1,17 @@
-"""Settings of sshd under the guard of a new connection; documented in library/ssh_mesh_sshd.py."""
+"""Settings of sshd under the guard of a new connection.
+
+Writes a file of settings for sshd, lets sshd judge it, and reloads sshd. Connections that are open stay. A timer on
+the node puts back what was before, unless a new connection from the controller succeeds. First undoes what an
+interrupted run left unconfirmed.
+
+changed: Whether sshd has got other settings.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
 
@@ -13,7 +20,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from muster_controller.network.guard import Command, Guard, GuardError
 from muster_controller.nodes.connection import NodeConnection, connect
 from muster_controller.nodes.program import Program
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.node_error import NodeError
 
 if TYPE_CHECKING:
@@ -28,6 +35,15 @@ FIX = (
 
 
 class ActionModule(ControllerAction):
+    OPTIONS: ClassVar[Options] = {
+        # The file, in a folder that sshd_config includes.
+        "path": {"type": "path", "required": True},
+        # What it shall hold.
+        "settings": {"type": "str", "required": True},
+        # Seconds until the timer puts back what was before.
+        "seconds": {"type": "int", "default": 40},
+    }
+
     def work(self) -> dict[str, Any]:
         name = self.task_vars["inventory_hostname"]
         try:

@@ -1,10 +1,20 @@
-"""The controller's side of the training interface's MTU; documented in library/training_mtu.py."""
+"""The controller's side of the training interface's MTU.
+
+In three steps, for every node has to be set before a packet of that size can go from one to another. With step=set
+the MTU is set, and written for the next start; a timer on the node then undoes it. With step=try packets of full
+size, which nobody may divide, are sent to other nodes. With step=settle the change stays where all of them arrived
+and a new connection can be made; else the node gets back what it had, and the task fails with the reason.
+
+interface: The training interface.
+before: The MTU that it had.
+paths: For each peer that was tried, whether a small packet and one of full size came back.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -15,7 +25,7 @@ from muster.verdict.words import few
 from muster_controller.network.guard import GUARD_ROOT, Change, Command, Guard, GuardError
 from muster_controller.nodes.connection import connect
 from muster_controller.nodes.program import Program
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.node_error import NodeError
 from muster_controller.playbook.variables import node_variables, registered, value_of_nodes
 
@@ -28,6 +38,21 @@ FIX = "Look at the switch ports and the interfaces between the nodes (docs/mtu.m
 
 
 class ActionModule(ControllerAction):
+    OPTIONS: ClassVar[Options] = {
+        # Which of the three.
+        "step": {"type": "str", "choices": ["set", "try", "settle"], "default": "set"},
+        # The MTU.
+        "mtu": {"type": "int", "required": True},
+        # With verify nothing is changed, and the task fails where something differs.
+        "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
+        # Seconds after which a node undoes a change that nobody has confirmed.
+        "confirm_seconds": {"type": "int", "default": 120},
+        # Name of the variable in which each node's first step is registered.
+        "changes": {"type": "str", "default": ""},
+        # Name of the variable in which each node's second step is registered.
+        "paths": {"type": "str", "default": ""},
+    }
+
     def work(self) -> dict[str, Any]:
         self.node = self.task_vars["inventory_hostname"]
         self.mtu: int = self.options["mtu"]

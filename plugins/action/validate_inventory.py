@@ -1,4 +1,12 @@
-"""Judge the inventory on the controller. The rules are in module_utils/muster/inventory."""
+"""Judge the inventory on the controller. The rules are in module_utils/muster/inventory.
+
+Reads what the inventory says of the nodes in the group gpu_nodes, with the defaults of the role cluster applied, and
+fails with every problem at once, each with its place and how to fix it. Judges what was given with -e or in a job
+file, too. There, every name that begins as those of Muster do must be an option; what is nearest to another one is
+named. Runs on the controller and contacts no node.
+
+msg: Every problem, one sentence each.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +14,7 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -17,7 +25,7 @@ from muster.inventory import CLUSTER_NAME, Inventory, Node, controller, job, pro
 from muster_controller.diagnosis.rule_files import COMMANDS, FILES, read_rules
 from muster_controller.inventory.origin import clear_secrets
 from muster_controller.launch.job import open_secrets, places_of, read_run, unassigned, unusable_files
-from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.command_line import chosen_tags, sentence, without_selection
 from muster_controller.playbook.terminal import terminal
 from muster_controller.playbook.variables import controller_file, load_roles, project_root, read_node
@@ -56,6 +64,17 @@ VERSIONS = (tuple(int(number) for number in ansible_version.split(".")[:2]), sys
 
 class ActionModule(ControllerAction):
     """Contacts no node."""
+
+    OPTIONS: ClassVar[Options] = {
+        # Whether the play goes on to connect to the nodes.
+        "connects": {"type": "bool", "default": True},
+        # Whether the play goes on to a launch of the user's own program.
+        "launches": {"type": "bool", "default": False},
+        # Why the play must not leave out a node, as a sentence without its full stop.
+        "every_node": {"type": "str", "default": ""},
+        # Why the play must not leave out a task, as a sentence without its full stop.
+        "every_task": {"type": "str", "default": ""},
+    }
 
     def work(self) -> dict[str, Any]:
         # An older Ansible reads inventories otherwise: what would be judged is not what it is going to use.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible import module_utils
+from ansible.plugins.loader import action_loader
 
 from muster_controller.playbook.documentation import documented_options
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[2]
-# The others have no more in library/ than their documentation, by which their action plugins go.
+# The others are documentation for an action plugin, which does all of the work.
 ON_NODES = [path for path in sorted((ROOT / "library").glob("*.py")) if "AnsibleModule(" in path.read_text()]
 ACTIONS = sorted((ROOT / "plugins/action").glob("*.py"))
 
@@ -68,12 +69,30 @@ def test_what_is_documented_is_what_a_module_takes(path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("path", ACTIONS, ids=lambda path: path.stem)
-def test_action_plugins_repeat_no_options(path: Path) -> None:
-    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
-    for call in calls:
+def test_options_of_an_action_are_declared_once(path: Path) -> None:
+    """In the documentation of the public module of that name; an action without one declares them itself."""
+    tree = ast.parse(path.read_text())
+    declared = [
+        node for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "OPTIONS"
+    ]
+    is_public = (ROOT / "library" / path.name).exists()
+    assert len(declared) == (not is_public)
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         if ast.unparse(call.func).endswith("validate_argument_spec"):
             assert ast.unparse(call.args[0]) == f"documented_options('{path.stem}')"
-    assert documented_options(path.stem) is not None
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in ACTIONS if not (ROOT / "library" / path.name).exists()], ids=lambda path: path.stem
+)
+def test_every_declared_option_has_a_type_and_a_description(path: Path) -> None:
+    action = action_loader.get(path.stem, class_only=True)
+    known = {"type", "required", "default", "choices", "elements", "options"}
+    assert all("type" in option and set(option) <= known for option in action.OPTIONS.values())
+    text = path.read_text()
+    assert all(re.search(rf'^ +# .+\n +"{name}": ', text, re.MULTILINE) for name in action.OPTIONS), (
+        "each has a comment"
+    )
 
 
 def test_suboptions_become_options_of_an_option() -> None:

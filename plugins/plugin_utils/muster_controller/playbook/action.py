@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
@@ -22,6 +22,9 @@ NOBODY_REACHED = f"None of the nodes could be reached. See why: {ping('gpu_nodes
 way_out.use()
 
 
+Options = dict[str, dict[str, Any]]  # as ansible's validation of arguments wants them
+
+
 class OwnAction(ActionBase):
     """What it returns is written on the controller; what a module on a node wrote is noted as foreign."""
 
@@ -32,15 +35,20 @@ class OwnAction(ActionBase):
 
 
 class ControllerAction(OwnAction):
-    """Does all of a module's work on the controller: the file in library/ holds its documentation alone."""
+    """Does all of its work on the controller.
 
+    OPTIONS: what a task may give. None: the action is a public module, whose documentation in library/ declares them.
+    """
+
+    OPTIONS: ClassVar[Options | None] = None
     _supports_check_mode = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.task_vars = task_vars or {}
-        _, self.options = self.validate_argument_spec(documented_options(self._task.action.rpartition(".")[2]))
+        declared = documented_options(self._task.action.rpartition(".")[2]) if self.OPTIONS is None else self.OPTIONS
+        _, self.options = self.validate_argument_spec(declared)
         try:
             return {**result, "changed": False, **self.work()}
         except NodeError as problem:
@@ -50,7 +58,7 @@ class ControllerAction(OwnAction):
 
     @abstractmethod
     def work(self) -> dict[str, Any]:
-        """Return the module's result, by self.options (as documented, with defaults) and self.task_vars."""
+        """Return the module's result, by self.options (with defaults) and self.task_vars."""
 
 
 class FilledIn(OwnAction):

@@ -8,7 +8,7 @@ import yaml
 from muster_controller.playbook.documentation import documented_options
 from paths import ROOT
 
-ACTIONS = sorted(path.stem for path in (ROOT / "plugins/action").glob("*.py"))
+MODULES = sorted(path.stem for path in (ROOT / "library").glob("*.py"))
 
 
 def test_what_validation_needs_is_read_from_the_documentation() -> None:
@@ -28,6 +28,6 @@ def test_a_module_has_the_defaults_of_its_role(module: str, role: str, differing
     assert {name for name in own.keys() & spec.keys() if own[name] != spec[name]["default"]} == differing
 
 
-@pytest.mark.parametrize("action", ACTIONS)
-def test_every_option_has_its_type(action: str) -> None:
-    assert all("type" in option for option in documented_options(action).values())
+@pytest.mark.parametrize("module", MODULES)
+def test_every_option_has_its_type(module: str) -> None:
+    assert all("type" in option for option in documented_options(module).values())
