@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write docs/errors.md: the lines that people see when a launch fails, and what they can come from.
 
-Run it with .venv-dev/bin/python after a change in muster/diagnosis; a test holds the file equal to what this prints with
+Run it by .venv-dev/bin/python after a change in muster/diagnosis; a test holds the file equal to what this prints with
 --show. Lines name their causes by links; each cause is said once, with what shows it and what fixes it.
 """
 

@@ -2,7 +2,7 @@
 """Write inventory/lab/group_vars/all.yml: every option that a user may set, commented out, at its default.
 
 It writes examples/job.yml, too: what one launch may say. The options and their meaning come from the roles'
-argument_specs. Run it with .venv-dev/bin/python after a change there; a test holds the files equal to what this prints with
+argument_specs. Run it by .venv-dev/bin/python after a change there; a test holds the files equal to what it prints with
 --show and with --show-job.
 """
 

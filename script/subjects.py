@@ -2,7 +2,7 @@
 """Write plugins/module_utils/muster_node/looks/subjects.py: the looks that a node's health is judged from.
 
 They come from the LOOKS of the files in muster/health. Ansible brings to a node only what is imported by name: hence a
-list. Run it with .venv-dev/bin/python after a change there; a test holds the file equal to what this prints with --show.
+list. Run it by .venv-dev/bin/python after a change there; a test holds the file equal to what this prints with --show.
 """
 
 from __future__ import annotations

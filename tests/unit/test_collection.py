@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 PYTHON = sys.executable
 OF_A_COLLECTION = {"FILES.json", "MANIFEST.json", "meta/runtime.yml"}
-# Of the sanity tests of Ansible, those that need no network, and whose subject is a module or a plugin. Actions that only
-# the roles here use have no documentation of a module, so action-plugin-docs is not among them.
+# Of the sanity tests of Ansible, those that need no network, and whose subject is a module or a plugin. Without
+# action-plugin-docs: actions that only the roles here use have no documentation of a module.
 SANITY = (
     "line-endings",
     "no-get-exception",

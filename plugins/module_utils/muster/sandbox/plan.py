@@ -29,7 +29,7 @@ _APT_SETTINGS = ("Acquire::http::", "Acquire::https::", "Acquire::Check-", "Acqu
 # More than this no step needs.
 _AMPLE = {"nofile": 20000, "nproc": 10000}
 
-# The last one is for podman in a machine, whose containers get a /dev of their own, and whose storage marks what was removed.
+# MKNOD is for podman in a machine: its containers get a /dev of their own, and its storage marks what was removed.
 _CAPABILITIES = ("SYS_ADMIN", "NET_ADMIN", "NET_RAW", "SYS_PTRACE", "MKNOD")
 
 
@@ -109,7 +109,7 @@ def run_command(
     sandbox: str, checkout: str, node: str, spec: Specification, limits: list[str], devices: list[str]
 ) -> list[str]:
     """Return the words of the command that makes and starts a node. limits: as ulimits returns them."""
-    # Made from the address: a machine made anew is then reached at once, and not only when its neighbours forget the old one.
+    # Made from the address: a machine made anew is reached at once, before its neighbours forget the old one.
     mac = ":".join(["02", "42", *(f"{int(part):02x}" for part in spec["address"].split("."))])
     several = {
         "cap-add": _CAPABILITIES,
