@@ -3,6 +3,7 @@ connections (local ones, so that the programs for nodes run on this machine), an
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 from ansible.inventory.manager import InventoryManager
@@ -10,14 +11,18 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.play_context import PlayContext
 from ansible.playbook.task import Task
 from ansible.plugins import loader as plugins
+from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 
+from muster_controller.nodes.program import Program
 from paths import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 plugins.action_loader.add_directory(str(ROOT / "plugins/action"))
 
@@ -70,3 +75,39 @@ class World:
         """Return the result of a task. Raises what the task fails with."""
         result: dict[str, Any] = self.action(module, check=check, diff=diff, **options).run(None, self.vars)
         return result
+
+
+class Programs:
+    """Stands in for the programs on nodes. answers: by verb, what every node says, or what says it of a node and what
+    it was asked; an error is raised. asked: the nodes, the verbs and what they were asked, in their order."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, **answers: Any) -> None:
+        self.answers = {"identity": {"launch_user": False, "uid": 0}, **answers}
+        self.asked: list[tuple[str, str, dict[str, Any]]] = []
+
+        def call(_program: Program, node: Any, verb: str, payload: dict[str, Any], *, privileged: bool) -> Any:
+            self.asked.append((node.name, verb, {**payload, **({} if privileged else {"as_root": False})}))
+            answer = self.answers[verb]
+            found = answer(node.name, payload) if callable(answer) else answer
+            if isinstance(found, Exception):
+                raise found
+            return copy.deepcopy(found)
+
+        patch.setattr(Program, "call", call)
+
+    def verbs(self, node: str = "") -> list[str]:
+        return [verb for name, verb, _ in self.asked if node in ("", name)]
+
+
+class Modules:
+    """Stands in for modules that an action has a node run. answer: what each of them returns. ran: names and options."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, **answer: Any) -> None:
+        self.answer = answer
+        self.ran: list[tuple[str, dict[str, Any]]] = []
+
+        def execute(_action: object, module_name: str, module_args: dict[str, Any], **_more: Any) -> dict[str, Any]:
+            self.ran.append((module_name, module_args))
+            return copy.deepcopy(self.answer)
+
+        patch.setattr(ActionBase, "_execute_module", execute)
