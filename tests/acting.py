@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
+from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.play_context import PlayContext
@@ -75,6 +76,15 @@ class World:
         """Return the result of a task. Raises what the task fails with."""
         result: dict[str, Any] = self.action(module, check=check, diff=diff, **options).run(None, self.vars)
         return result
+
+    def fails(self, module: str, *, check: bool = False, **options: Any) -> str:
+        """Return the message of a task that has to fail."""
+        try:
+            result = self.run(module, check=check, **options)
+        except AnsibleError as problem:
+            return str(problem)
+        assert result.get("failed"), f"{module} did not fail"
+        return str(result["msg"])
 
 
 class Programs:

@@ -72,7 +72,8 @@ def test_a_node_is_quarantined_in_the_inventory_and_on_the_node(world: World, pr
     assert (found["changed"], found["running"], found["silent"]) == (True, [RUNS_THERE], {})
     assert found["warnings"] == [f"{RUNS_THERE}, and is left alone."]
     assert re.fullmatch(
-        r"node3 is quarantined since [^;]* UTC by [^;]*: a disk; 1 node takes part, by node rank: 0 node1", found["outcome"]
+        r"node3 is quarantined since [^;]* UTC by [^;]*: a disk; 1 node takes part, by node rank: 0 node1",
+        found["outcome"],
     )
     assert "reason: a disk" in text(world)
     asked = [payload for name, verb, payload in programs.asked if verb == "keep"][1]
@@ -124,7 +125,7 @@ def test_what_a_group_says_is_not_taken_from_one_of_its_nodes(tmp_path: Path, pr
 def test_an_inventory_that_is_a_program_is_edited_by_hand(tmp_path: Path, programs: Programs, world: World) -> None:
     (world.folder / "hosts.yml").rename(tmp_path / "kept")
     script = world.folder / "hosts.sh"
-    script.write_text("#!/bin/sh\necho '{\"gpu_nodes\": {\"hosts\": [\"node3\"]}}'\n")
+    script.write_text('#!/bin/sh\necho \'{"gpu_nodes": {"hosts": ["node3"]}}\'\n')
     script.chmod(0o755)
     said = fails(world, "quarantine_nodes", nodes=["node3"], reason="a disk", release=False)
     assert said[0] == "The inventory is not Muster's to edit."

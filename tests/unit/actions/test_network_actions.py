@@ -223,9 +223,7 @@ def test_an_mtu_that_is_as_it_shall_be_is_left_alone(world: World, programs: Pro
     assert programs.verbs().count("undo") == 1
 
 
-def test_an_mtu_that_cannot_be_set_says_why(
-    world: World, programs: Programs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_mtu_that_cannot_be_set_says_why(world: World, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     programs.answers["look"] = interface()
     assert fails(world, "training_mtu", mtu=9000, mode="verify") == (
         "node1: the MTU of eth1 is 1500, and mtu_training is 9000; after the next start ifupdown would give eth1 another"
