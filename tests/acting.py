@@ -105,8 +105,13 @@ class Programs:
 
         patch.setattr(Program, "call", call)
 
-    def verbs(self, node: str = "") -> list[str]:
-        return [verb for name, verb, _ in self.asked if node in ("", name)]
+    def verbs(self) -> list[str]:
+        return [verb for _, verb, _ in self.asked]
+
+    def of(self, verb: str) -> dict[str, dict[str, Any]]:
+        """What each node was asked last with this verb."""
+        last = {name: asked for name, each, asked in self.asked if each == verb}
+        return {name: last[name] for name in sorted(last)}
 
 
 class Modules:
@@ -116,7 +121,7 @@ class Modules:
         self.answer = answer
         self.ran: list[tuple[str, dict[str, Any]]] = []
 
-        def execute(_action: object, module_name: str, module_args: dict[str, Any], **_more: Any) -> dict[str, Any]:
+        def execute(_action: object, module_name: str, module_args: dict[str, Any], **_more: Any) -> Any:
             self.ran.append((module_name, module_args))
             return copy.deepcopy(self.answer)
 

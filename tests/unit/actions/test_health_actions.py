@@ -8,31 +8,26 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible.errors import AnsibleActionFail, AnsibleError
 
-from acting import World
-
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from acting import World
+
 RUN = "20260101-120000-abcd"
-HOSTS = """
-gpu_nodes:
-  vars: {{ansible_connection: local, cluster_name: rack, cluster_artifacts_dir: {folder}, cluster_interface: eth0}}
-  hosts:
-    node1: {{cluster_address: 10.0.0.1, cluster_gpus: 1, firewall_allow: []}}
-    node2: {{cluster_address: 10.0.0.2, cluster_gpus: 1, cluster_master_port: 29500}}
-    node3: {{cluster_address: 10.0.0.3, cluster_gpus: 1, cluster_quarantined: true}}
-"""
 NETWORK = {"findings": [], "network": {"links": []}, "verdict": {"coverage": {"ran": ["net.x"], "skipped": []}}}
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setenv("MUSTER_RUN", RUN)
-    return World(tmp_path / "rack", HOSTS.format(folder=tmp_path / "artifacts"))
+def world(world: World) -> World:
+    for name in ("node1", "node2", "node3"):
+        world.registered(name, "cluster_gpus", 1)
+        world.registered(name, "cluster_interface", "eth0")
+    world.registered("node3", "cluster_quarantined", True)
+    return world
 
 
-def finding(node: str, status: str = "fail", id: str = "os.shm", **more: Any) -> dict[str, Any]:
-    return {"id": id, "status": status, "node": node, "summary": "it is so", **more}
+def finding(node: str, status: str = "fail", check: str = "os.shm", **more: Any) -> dict[str, Any]:
+    return {"id": check, "status": status, "node": node, "summary": "it is so", **more}
 
 
 def look(*findings: dict[str, Any], **traits: str) -> dict[str, Any]:
@@ -143,15 +138,15 @@ def onboarded(world: World, network: dict[str, Any]) -> dict[str, Any]:
 def test_a_new_node_is_judged_for_itself_and_strictly(world: World, tmp_path: Path) -> None:
     world.registered("node1", "look", look())
     world.registered("node2", "look", look(finding("node2")))
-    others = [finding("node2", id="net.a"), finding("node3", id="net.b", peer="node2")]
+    others = [finding("node2", check="net.a"), finding("node3", check="net.b", peer="node2")]
     good = onboarded(world, {"findings": others})
     assert ("failed" in good, [one["id"] for one in good["findings"] if one["status"] != "pass"]) == (False, [])
     kept = json.loads((tmp_path / f"artifacts/rack/{RUN}/health/node1.json").read_text())
     assert (kept["schema"], kept["node"], kept["facts"], kept["ran"]) == (1, "node1", {"a": 1}, ["os.shm"])
     own = [
-        finding("node2", id="net.a", peer="node1"),
-        finding("node1", "warn", id="net.clock.offset", summary="its clock is off"),
-        finding("node1", "warn", id="net.c", summary="it is slow"),
+        finding("node2", check="net.a", peer="node1"),
+        finding("node1", "warn", check="net.clock.offset", summary="its clock is off"),
+        finding("node1", "warn", check="net.c", summary="it is slow"),
     ]
     bad = onboarded(world, {"findings": own})
     assert bad["failed"] is True

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
-
-import pytest
-from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible.utils.display import Display
+import re
+from typing import TYPE_CHECKING, Any
 
 from acting import Programs, World
 from launch_shapes import a_plan
@@ -19,45 +15,29 @@ from muster_controller.drift.drifting import Drifting, Look
 from muster_controller.drift.steps_run import Ended
 from muster_controller.launch.elsewhere import packed
 from muster_controller.playbook.node_error import NodeError
-from muster_controller.playbook.terminal import typed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
 
 RUN, OLDER = "20260101-120000-abcd", "20251231-120000-abcd"
-HOSTS = """
-gpu_nodes:
-  vars: {{ansible_connection: local, cluster_name: rack, cluster_artifacts_dir: {folder}}}
-  hosts:
-    node1: {{cluster_address: 10.0.0.1, cluster_torchrun: /opt/x/bin/torchrun}}
-    node2: {{cluster_address: 10.0.0.2}}
-    node3: {{cluster_address: 10.0.0.3, cluster_quarantined: true}}
-"""
 SILENT = NodeError("no route to host", reachable=False)
 READY = {
     "who": {"uid": 0, "name": "root", "launch_user": False, "root": True},
-    **{"kernel": "6.8.0", "driver": "", "torch": {"version": "2.9.0+cpu", "cuda": None, "why": ""}},
+    "kernel": "6.8.0",
+    "driver": "",
+    "torch": {"version": "2.9.0+cpu", "cuda": None, "why": ""},
     "disk": {"path": "/var", "free": 900_000_000_000, "read_only": False},
-    **{"devices": 0, "gpus": [], "computing": {}, "why": "", "launches": [], "held": {}},
-    **{"seats_seen": True, "sees_all": True},
+    "devices": 0,
+    "gpus": [],
+    "computing": {},
+    "why": "",
+    "launches": [],
+    "held": {},
+    "seats_seen": True,
+    "sees_all": True,
 }
-
-
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setenv("MUSTER_RUN", RUN)
-    return World(tmp_path / "rack", HOSTS.format(folder=tmp_path / "artifacts"))
-
-
-@pytest.fixture
-def displayed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    found: list[str] = []
-    for name in ("display", "warning"):
-        monkeypatch.setattr(Display, name, lambda _self, text, *_args, **_more: found.append(str(text)))
-    return found
-
-
-def fails(world: World, module: str, **options: Any) -> str:
-    with pytest.raises(AnsibleError) as failed:
-        world.run(module, **options)
-    return str(failed.value)
 
 
 # ---------------------------------------------------------------- the state
@@ -67,6 +47,7 @@ def test_the_state_is_shown_and_kept(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str], tmp_path: Path
 ) -> None:
     programs = Programs(monkeypatch, look=READY)
+    world.registered("node1", "cluster_torchrun", "/opt/x/bin/torchrun")
     (tmp_path / "x").touch()
     found = world.run("cluster_status", json=str(tmp_path / "x/state.json"), wait=0.5)
     assert [node["name"] for node in found["status"]["nodes"]] == ["node1", "node2", "node3"]
@@ -98,9 +79,9 @@ def test_a_node_that_is_not_ready_fails_a_gate(
     only = world.run("cluster_status", wait=0.1, gate=True)
     assert [node["name"] for node in only["status"]["nodes"]] == ["node1"]
     world.registered("node2", "cluster_gpus", "many")
-    assert fails(world, "cluster_status").startswith("node2: cluster_gpus ")
+    assert world.fails("cluster_status").startswith("node2: cluster_gpus ")
     world.vars["ansible_play_hosts_all"] = []
-    assert fails(world, "cluster_status") == (
+    assert world.fails("cluster_status") == (
         "There is no node to look at: gpu_nodes is empty, or --limit leaves all of them out."
     )
 
@@ -130,11 +111,9 @@ def test_launches_are_listed_with_their_last_lines(
     world.run("launch_jobs", history=True, newest=7)
     assert {one["ended"] for _, verb, one in programs.asked[len(asked) * 2 :] if verb == "jobs"} == {7}
     said.clear()
-    assert fails(world, "launch_jobs").startswith(
-        "No node said which launches it has. node1 did not say which launches"
-    )
+    assert world.fails("launch_jobs").startswith("No node said which launches it has. node")
     world.vars["groups"] = {}
-    assert fails(world, "launch_jobs").startswith("The inventory has no gpu_nodes: ")
+    assert world.fails("launch_jobs").startswith("The inventory has no gpu_nodes: ")
 
 
 def test_the_output_of_a_launch_is_followed(
@@ -155,7 +134,7 @@ def test_the_output_of_a_launch_is_followed(
     none = world.run("launch_jobs", logs=launch, rank=5)
     assert (none["over"], none["outcome"]) == (False, f"{launch} still runs")
     programs.answers["plan"] = {"plan": None}
-    assert fails(world, "launch_jobs", logs=launch).startswith(f"{launch} is not known here, nor kept on node1, node2")
+    assert world.fails("launch_jobs", logs=launch).startswith(f"{launch} is not known here, nor kept on node1, node2")
 
 
 # ---------------------------------------------------------------- drift
@@ -177,9 +156,7 @@ class Drift:
             self.ran.append((list(tags), limit))
             return Ended(self.code, [], "its disk is full")
 
-        patch.setattr(
-            Drifting, "look", lambda _self, nodes: self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
-        )
+        patch.setattr(Drifting, "look", lambda *_: self.looks.pop(0) if len(self.looks) > 1 else self.looks[0])
         patch.setitem(world.action("drift").work.__globals__, "run_steps", run)
         written = {"written": True, "why": ""}
         self.programs = Programs(patch, jobs={"launches": []}, keep=written, condemn={})
@@ -187,9 +164,8 @@ class Drift:
     def run(self, **options: Any) -> dict[str, Any]:
         found = self.world.run("drift", **options)
         # A command is shown as it can be typed here.
-        found["drift"]["repairs"] = [
-            line.replace(typed("ansible-playbook"), "ansible-playbook") for line in found["drift"]["repairs"]
-        ]
+        shown = (re.sub(r" -i \S+", "", line) for line in found["drift"]["repairs"])
+        found["drift"]["repairs"] = [re.sub(r"\S*ansible-playbook", "ansible-playbook", line) for line in shown]
         return found
 
 
@@ -216,7 +192,7 @@ def test_drift_is_shown_and_kept(world: World, monkeypatch: pytest.MonkeyPatch, 
         assert line in found["msg"]
     assert json.loads(drift.run(json=True)["msg"])["differences"] == [one]
     world.vars["groups"] = {}
-    assert fails(world, "drift").startswith("The inventory has no gpu_nodes: ")
+    assert world.fails("drift").startswith("The inventory has no gpu_nodes: ")
 
 
 def test_what_drifted_is_repaired_where_no_launch_runs(
@@ -274,66 +250,15 @@ def test_what_was_installed_is_written_down(world: World, monkeypatch: pytest.Mo
     said = {"node1": {"written": True}, "node2": {"written": False}}
     programs = Programs(monkeypatch, keep=lambda name, _: said.get(name, SILENT))
     assert world.run("installed_record", check=True) == {"changed": False, "written": []}
+    late = "drift cannot say later what has changed"
     found = world.run("installed_record", parts=["environment"])
     assert (found["written"], found["warnings"]) == (
         ["node1"],
-        [
-            "node3: what is installed was not written down, so that drift cannot say later what has changed: no route to"
-            " host"
-        ],
+        [f"node3: what is installed was not written down, so that {late}: no route to host"],
     )
     assert {(asked["run"], *asked["parts"]) for _, _, asked in programs.asked} == {(RUN, "environment")}
     programs.answers["keep"] = {"written": False}
     assert world.run("installed_record") == {"changed": False, "written": []}
-
-
-# ---------------------------------------------------------------- a notebook
-
-
-def notebook(**more: Any) -> dict[str, Any]:
-    return {"user": "anna", "running": True, "answers": True, "at_boot": False, **more} | {
-        "socket": "/run/user/1/muster-notebook/socket"
-    }
-
-
-def test_a_notebook_is_started_and_the_way_to_it_shown(
-    world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
-) -> None:
-    off = notebook(running=False, answers=False)
-    programs = Programs(monkeypatch, look=off, start=notebook(), stop=off)
-    options = {"nodes": ["node2", "node1"], "user": "anna", "state": "started"}
-    check = world.run("notebook", check=True, **options)
-    assert (check["changed"], check["outcome"]) == (True, "the notebook of anna on node2 is started")
-    assert programs.verbs() == ["look"]
-    found = world.run("notebook", **options)
-    assert (found["changed"], "answers" in found["notebook"], "ssh" in found) == (True, False, False)
-    assert programs.asked[-1] == (
-        "node2",
-        "start",
-        {"user": "anna", "users_root": "/var/lib/muster/users", "at_boot": False},
-    )
-    assert displayed[-1] == "It listens on /run/user/1/muster-notebook/socket."
-    world.registered("node1", "ansible_connection", "ssh")
-    world.registered("node1", "ansible_host", "10.0.0.1")
-    world.registered("node1", "ansible_port", 2222)
-    world.registered("node1", "ansible_ssh_common_args", "-J gate")
-    world.registered("node1", "ansible_ssh_private_key_file", "/home/anna/key")
-    programs.answers["look"] = notebook()
-    found = world.run("notebook", **{**options, "on_node": "node1", "port": 9000})
-    socket = "9000:/run/user/1/muster-notebook/socket"
-    assert (found["changed"], found["ssh"]) == (False, f"ssh -N -L {socket} -J gate -p 2222 -- anna@10.0.0.1")
-    own = world.run("notebook", nodes=["node1"], state="looked_at")
-    assert "-p 2222 -i /home/anna/key -- anna@10.0.0.1" in own["ssh"]
-    assert programs.asked[-1][2]["as_root"] is False
-    assert world.run("notebook", **{**options, "state": "stopped"})["changed"] is True
-
-
-def test_a_notebook_that_cannot_be_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    programs = Programs(monkeypatch, look={"error": "anna is no launch user"})
-    assert fails(world, "notebook", nodes=["node9"]) == "node9 is in workbench_nodes, and not in gpu_nodes."
-    assert fails(world, "notebook", nodes=["node1"], user="anna").startswith("node1 reports: ")
-    programs.answers["look"] = notebook(user="root")
-    assert fails(world, "notebook", nodes=["node1"], user="anna").startswith("node1 answered for the user ")
 
 
 # ---------------------------------------------------------------- pages and diagnoses
@@ -356,40 +281,6 @@ def test_the_page_of_a_run_is_written_anew(world: World, tmp_path: Path) -> None
     assert "<html" in (folders[1] / "report.html").read_text()
     none = "20250101-000000-0000"
     known = f"There is no run {none} of this cluster; the newest are "
-    assert fails(world, "report_page", run=none) == f"{known}{RUN}, {OLDER}."
+    assert world.fails("report_page", run=none) == f"{known}{RUN}, {OLDER}."
     world.registered("node1", "cluster_name", "other")
-    assert fails(world, "report_page", run=none) == f"{known}none."
-
-
-def test_what_there_is_to_diagnose(
-    world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str], tmp_path: Path
-) -> None:
-    nothing = {"agents": [], "unseen": {}}
-    Programs(monkeypatch, agents=lambda name, _: nothing if name == "node1" else SILENT)
-    live = world.run("diagnose", live=True)
-    assert live["said"].startswith("No torchrun runs on any node that answers: there is nothing to diagnose.")
-    assert "node2 was not looked at: no route to host." in live["said"]
-    assert displayed[-1] == f"  {live['said']}"
-    none = world.run("diagnose")
-    assert none["outcome"] == "No launch was begun from here, and none is named: give one with -e launch=ID"
-    kept_run(tmp_path, OLDER, verdict={"status": "healthy", "summary": "all is well"}, plan=a_plan(1))
-    well = f"Launch {OLDER} ended well (all is well): there is nothing to diagnose"
-    assert world.run("diagnose", launch=OLDER)["outcome"] == world.run("diagnose")["outcome"] == well
-    world.vars["groups"] = {}
-    assert fails(world, "diagnose").startswith("The inventory has no gpu_nodes: ")
-
-
-def test_logs_of_others_are_diagnosed_without_a_node(
-    world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str], tmp_path: Path
-) -> None:
-    programs = Programs(monkeypatch)
-    log = tmp_path / "slurm-1.out"
-    log.write_text(
-        '[rank0]: Traceback (most recent call last):\n[rank0]:   File "/x/train.py", line 7, in <module>\n'
-        "[rank0]:     main()\n[rank0]: ValueError: no data\n"
-    )
-    found = world.run("diagnose", log=str(log))
-    assert (found["artifacts"], programs.asked) == (str(tmp_path / f"artifacts/rack/{RUN}"), [])
-    assert [f"  {line}" for line in found["diagnosis"]["lines"]] == displayed
-    assert "no data" in "\n".join(displayed)
-    assert (tmp_path / f"artifacts/rack/{RUN}/diagnosis.json").is_file()
+    assert world.fails("report_page", run=none) == f"{known}none."
