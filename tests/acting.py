@@ -115,7 +115,7 @@ class Programs:
 
 
 class Modules:
-    """Stands in for modules that an action has a node run. answer: what each of them returns. ran: names and options."""
+    """Stands in for modules that an action has a node run. answer: what each returns. ran: names and options."""
 
     def __init__(self, patch: pytest.MonkeyPatch, **answer: Any) -> None:
         self.answer = answer

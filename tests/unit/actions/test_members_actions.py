@@ -61,7 +61,7 @@ def test_a_node_is_quarantined_in_the_inventory_and_on_the_node(world: World, pr
     assert (asked["check"], asked["quarantine"]["reason"], "reason: a disk" in text(world)) == (False, "a disk", True)
     # The same again changes nothing, and a silent node is named.
     before = text(world)
-    programs.answers["keep"] = {"changed": False}
+    programs.answers |= {"keep": {"changed": False}, "jobs": {"launches": []}}
     again = world.run("quarantine_nodes", nodes=["node2"], reason="a fan", release=False)
     assert (again["changed"], again["warnings"]) == (False, [])
     programs.answers["keep"] = SILENT
@@ -169,7 +169,7 @@ def test_a_new_login_is_proven(world: World, programs: Programs) -> None:
 def test_nodes_are_claimed_for_a_run(world: World, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     claimed: list[Any] = []
 
-    def claim(connections: dict[str, Any], about: str, *, take_over: bool) -> list[str]:
+    def claim(connections: list[Any], about: str, *, take_over: bool) -> list[str]:
         claimed.append(([node.name for node in connections], about, take_over))
         return ["it waited"]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,9 +30,9 @@ CUT_OFF = NodeError("no route to host", reachable=False)
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
     """Nodes on which each change is confirmed; nobody waits."""
-    monkeypatch.setattr(guard.time, "sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     changed = {"arm": {"armed": True}, "confirm": {"confirmed": True}, "apply": {"failed": ""}}
-    undone = {"armed": False, "id": None, "failed": []}
+    undone: dict[str, Any] = {"armed": False, "id": None, "failed": []}
     return Programs(monkeypatch, **changed, undo={"undone": False, "failed": []}, state=undone)
 
 
@@ -53,36 +54,6 @@ def firewall(name: str, listens: int = 0, *, guarded: bool = False) -> dict[str,
             f'tcp LISTEN 0 128 0.0.0.0:{listens} 0.0.0.0:* users:(("web",pid=99,fd=3))\n'
         )
     return look
-
-
-def test_a_firewall_is_changed_under_guard(world: World, programs: Programs, displayed: list[str]) -> None:
-    looks = [firewall("bare", 8080), firewall("finished")]
-    programs.answers["look"] = lambda *_: looks.pop(0) if len(looks) > 1 else looks[0]
-    found = world.run("firewall")
-    assert (found["changed"], found["backend"], found["packages"]) == (True, "ufw", [])
-    assert programs.verbs() == ["look", "arm", "apply", "confirm", "look"]
-    arm, steps = programs.of("arm")["node1"], programs.of("apply")["node1"]["steps"]
-    assert (arm["what"], arm["seconds"], bool(arm["commands"])) == ("firewall", 40, True)
-    assert {step["write"] for step in steps if "write" in step} <= set(arm["files"])
-    assert found["diff"]["before_header"] == found["diff"]["after_header"] == "node1: what may come in"
-    assert (found["diff"]["after"].splitlines()[0], found["diff"]["before"][-1]) == (
-        "ufw: active, deny (incoming)",
-        "\n",
-    )
-    # Whoever is cut off is named before the change, and in the result.
-    assert ["8080" in line for line in displayed] == [True]
-    assert (displayed, [one["status"] for one in found["findings"]].count("warn")) == (found["msg"].splitlines(), 1)
-    # As it shall be, nothing is changed; and so in a check.
-    for options in ({}, {"check": True}, {"mode": "verify"}):
-        again = world.run("firewall", **options)
-        assert (again["changed"], "diff" in again, "msg" in again, again["packages"]) == (False, False, False, [])
-    assert (again["warnings"], {one["status"] for one in again["findings"]}) == ([], {"pass"})
-    looks[0] = firewall("bare", 8080, guarded=True)
-    check = world.run("firewall", check=True)
-    assert (check["changed"], check["diff"], programs.verbs()[5:]) == (True, found["diff"], ["look"] * 4)
-    looks[0] = firewall("finished", 8080)
-    leaves = world.run("firewall", check=True, mode="leave")
-    assert (leaves["changed"], leaves["findings"], "msg" in leaves) == (True, [], False)
 
 
 def test_a_firewall_that_cannot_be_changed_says_why(world: World, programs: Programs, displayed: list[str]) -> None:
@@ -154,23 +125,6 @@ def test_an_mtu_is_set_under_guard_and_waits_for_its_paths(world: World, program
     assert programs.verbs()[7:] == ["look", "undo", "look"]
 
 
-def test_an_mtu_that_cannot_be_set_says_why(world: World, programs: Programs) -> None:
-    programs.answers |= {"look": interface(), "apply": {"failed": "ip: not permitted"}}
-    undone = "node1: the change of the mtu was undone, because the change failed on the node (ip: not permitted). "
-    assert world.fails("training_mtu", mtu=9000).startswith(undone)
-    assert world.fails("training_mtu", mtu=9000, mode="verify") == (
-        "node1: the MTU of eth1 is 1500, and mtu_training is 9000; after the next start ifupdown would give eth1"
-        " another MTU than 9000. To change it, set mtu_mode to manage."
-    )
-    programs.answers["look"] = interface(known=False)
-    assert world.fails("training_mtu", mtu=9000).startswith("node1: nothing is known here of what sets up eth1: ")
-    assert world.fails("training_mtu", mtu=9000, mode="verify").startswith("node1: the MTU of eth1 is 1500, ")
-    programs.answers["look"] = {**interface(), "link": ""}
-    fix = "Set cluster_interface to the one that carries the training"
-    said = f"node1: its training interface eth1 cannot be looked at. {fix}."
-    assert world.fails("training_mtu", mtu=9000) == said
-
-
 def test_paths_are_tried_to_the_next_nodes_of_the_play(world: World, programs: Programs) -> None:
     world.registered("node1", "set", {"interface": "eth1", "token": "t"})
     world.vars["ansible_play_hosts_all"] = ["node1", "node2"]
@@ -189,7 +143,7 @@ def test_an_mtu_stays_where_all_paths_carry_it(world: World, programs: Programs)
     def paths(name: str, *, full: bool = True, small: bool = True, why: str = "", of: str = "t") -> None:
         peers = {"node2": {"address": "10.0.0.12", "small": small, "full": full}} if not why else {}
         world.registered(name, "paths", {"paths": peers, "why": why})
-        world.registered(name, "set", {"interface": "eth1", "token": of, "began": guard.time.monotonic()})
+        world.registered(name, "set", {"interface": "eth1", "token": of, "began": time.monotonic()})
 
     world.vars["ansible_play_hosts"] = ["node1", "node3"]
     paths("node1")
@@ -218,7 +172,7 @@ def test_an_mtu_stays_where_all_paths_carry_it(world: World, programs: Programs)
 
 def test_settings_of_sshd_are_kept_under_guard(world: World, programs: Programs) -> None:
     programs.answers["look"] = {"before": ""}
-    options = {"path": "/etc/ssh/x.conf", "settings": "UseDNS no\n", "seconds": 33}
+    options: dict[str, Any] = {"path": "/etc/ssh/x.conf", "settings": "UseDNS no\n", "seconds": 33}
     found = world.run("ssh_mesh_sshd", **options)
     headers = dict.fromkeys(("before_header", "after_header"), "/etc/ssh/x.conf")
     assert found == {"changed": True, "diff": {"before": "", "after": "UseDNS no\n", **headers}}

@@ -104,10 +104,6 @@ def test_a_password_is_one_of_ssh(world: World, monkeypatch: pytest.MonkeyPatch,
     assert displayed == []
 
 
-def test_nobody_to_meet_is_nothing_to_do(world: World) -> None:
-    assert world.run("onboard_contact", nodes=[]) == {"changed": False, "met": [], "onboarding": {}}
-
-
 def test_what_the_inventory_would_then_have_wrong_is_refused(world: World) -> None:
     found = world.run("onboard_request", node="node9", address="10.0.0.9")
     assert ([one["name"] for one in found["nodes"]], found["onboarding"]) == (["node9"], {"node9": {"standing": "new"}})

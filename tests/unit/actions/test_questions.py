@@ -154,7 +154,7 @@ class Drift:
         def run(_: Any, tags: Any, limit: str, **more: Any) -> Ended:
             assert (more["check"], more["variables"]) == (False, {"installed_parts": ["environment", "named"]})
             self.ran.append((list(tags), limit))
-            return Ended(self.code, [], "its disk is full")
+            return Ended([], self.code, "its disk is full")
 
         patch.setattr(Drifting, "look", lambda *_: self.looks.pop(0) if len(self.looks) > 1 else self.looks[0])
         patch.setitem(world.action("drift").work.__globals__, "run_steps", run)
