@@ -42,7 +42,7 @@ class Contact:
 
         patch.setitem(where, "compare_and_pin", compare)
         patch.setitem(where, "met", met)
-        self.nodes = [
+        self.nodes: list[dict[str, Any]] = [
             {"name": row.node, "variables": {"ansible_host": row.address, "ansible_connection": "local"}}
             for row in rows
         ]
@@ -98,8 +98,9 @@ def test_where_no_node_is_left_the_step_fails(
 
 def test_a_password_is_one_of_ssh(world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]) -> None:
     contact = Contact(world, monkeypatch, [row("new1"), row("new2")])
-    for one, password in zip(contact.nodes, ({}, {"ansible_password": "hunter22"}), strict=True):
-        one["variables"] |= {"ansible_connection": "ssh", **password}
+    for one in contact.nodes:
+        one["variables"] |= {"ansible_connection": "ssh"}
+    contact.nodes[1]["variables"] |= {"ansible_password": "hunter22"}
     assert [one["by_password"] for one in contact.run()["met"]] == [False, True]
     assert displayed == []
 

@@ -7,13 +7,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from acting import Programs, World
-from launch_shapes import a_plan
 from muster.drift import checks
 from muster.drift.judge import Drifted, Looked
 from muster.drift.model import Difference, Origin, Subject
 from muster_controller.drift.drifting import Drifting, Look
 from muster_controller.drift.steps_run import Ended
-from muster_controller.launch.elsewhere import packed
 from muster_controller.playbook.node_error import NodeError
 
 if TYPE_CHECKING:
@@ -114,27 +112,6 @@ def test_launches_are_listed_with_their_last_lines(
     assert world.fails("launch_jobs").startswith("No node said which launches it has. node")
     world.vars["groups"] = {}
     assert world.fails("launch_jobs").startswith("The inventory has no gpu_nodes: ")
-
-
-def test_the_output_of_a_launch_is_followed(
-    world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
-) -> None:
-    plan = a_plan(1)
-    kept = {"plan": packed(plan), "run_dir": plan["nodes"][0]["run_dir"], "user": "", "reader": None}
-    log = {"begin": 0, "gap": 0, "offset": 7, "text": "step 7\n", "more": False}
-    programs = Programs(
-        monkeypatch,
-        plan=lambda name, _: kept if name == "node1" else {"plan": None},
-        follow={"logs": {"0/stdout": log}, "over": True, "offsets": {}},
-    )
-    launch = plan["launch_id"]
-    assert world.run("launch_jobs", logs=launch) == {"changed": False, "over": True, "outcome": f"{launch} is over"}
-    assert any("[rank 0] step 7" in line for line in displayed)
-    displayed.clear()
-    none = world.run("launch_jobs", logs=launch, rank=5)
-    assert (none["over"], none["outcome"]) == (False, f"{launch} still runs")
-    programs.answers["plan"] = {"plan": None}
-    assert world.fails("launch_jobs", logs=launch).startswith(f"{launch} is not known here, nor kept on node1, node2")
 
 
 # ---------------------------------------------------------------- drift

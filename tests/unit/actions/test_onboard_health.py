@@ -1,4 +1,4 @@
-"""The health check as its steps take it: the plan, the verdict on all nodes, and the verdict on one that is new."""
+"""The health check of a node that is to become a member, as a step of onboarding takes it."""
 
 from __future__ import annotations
 
@@ -32,42 +32,6 @@ def finding(node: str, status: str = "fail", check: str = "os.shm", **more: Any)
 def look(*findings: dict[str, Any], **traits: str) -> dict[str, Any]:
     coverage = {"ran": ["os.shm"], "skipped": [{"id": "os.x", "why": "no"}]}
     return {"traits": traits, "facts": {"a": 1}, "findings": [*findings], "verdict": {"coverage": coverage}}
-
-
-def judged(world: World, *, check: bool = False, **options: Any) -> dict[str, Any]:
-    given = {"plan": world.run("health_plan"), "looks": "look", "network": NETWORK, "gate": "fail", **options}
-    return world.run("health_verdict", check=check, **given)
-
-
-def test_the_verdict_on_all_nodes_is_kept(world: World, tmp_path: Path) -> None:
-    world.registered("node1", "look", look(finding("node1"), torch="2.9.0"))
-    world.registered("node2", "look", look(torch="2.9.0"))
-    found = judged(world, rails={"rails": [{"gbps": 1}], "findings": []})
-    folder = tmp_path / f"artifacts/rack/{RUN}"
-    assert (found["refusal"], found["verdict"]["status"]) == ("node1: it is so.", "failed")
-    assert found["artifacts"] == str(folder)
-    assert not found["verdict"]["summary"].startswith("nothing stands against a launch")
-    kept = json.loads((folder / "health/node1.json").read_text())
-    assert [one["status"] for one in kept.pop("findings")] == ["fail", "pass"]
-    own = {"schema": 1, "node": "node1", "facts": {"a": 1}, "traits": {"torch": "2.9.0"}, "ran": ["os.shm"]}
-    assert kept == {**own, "skipped": [{"id": "os.x", "why": "no"}]}
-    assert json.loads((folder / "network.json").read_text()) == {"links": []}
-    assert json.loads((folder / "rails.json").read_text()) == {"schema": 1, "rails": [{"gbps": 1}]}
-    failed = 'muster_check_status{check="os.shm",peer=""} 2'
-    assert [failed in found["metrics"][name] for name in ("node1", "node2")] == [True, False]
-    # What a check would have fixed, and what is to be reported and no more, refuses nothing.
-    assert (judged(world, check=True)["refusal"], judged(world, gate="warn")["refusal"]) == ("", "")
-    world.registered("node1", "look", {"msg": "no route: "})
-    world.registered("node2", "look", {})
-    world.vars["ansible_play_hosts_all"] = ["node1"]
-    found = judged(world)
-    assert found["refusal"].startswith("node1: it could not be looked at: no route")
-    assert {"id": "node", "node": "node2", "why": "--limit leaves it out"} in found["verdict"]["coverage"]["skipped"]
-    world.registered("node1", "look", {})
-    assert "it could not be reached, or an earlier step failed on it" in judged(world)["refusal"]
-
-
-# ---------------------------------------------------------------- a node that is to become a member
 
 
 def onboarded(world: World, network: dict[str, Any]) -> dict[str, Any]:
