@@ -125,6 +125,9 @@ def test_a_base_is_made_of_sources_whose_keys_are_known(
         ended = code if command[0] == "unshare" else 0
         return subprocess.CompletedProcess([*command], ended, printed.get(command[0], "E: it is full\n"))
 
+    own = bases.UBUNTU_KEYRING._replace(file=str(tmp_path / "own")[1:])
+    (tmp_path / "own").touch()
+    assert recipe.ubuntu_keyring(tmp_path, "", own) == tmp_path / "own"
     monkeypatch.setattr(recipe, "run", run)
     monkeypatch.setattr(recipe, "ubuntu_keyring", lambda folder, _mirror: folder / "keys.gpg")
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
