@@ -7,11 +7,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from acting import Programs, World
+from launch_shapes import a_plan
 from muster.drift import checks
 from muster.drift.judge import Drifted, Looked
 from muster.drift.model import Difference, Origin, Subject
 from muster_controller.drift.drifting import Drifting, Look
 from muster_controller.drift.steps_run import Ended
+from muster_controller.launch.elsewhere import packed
 from muster_controller.playbook.node_error import NodeError
 
 if TYPE_CHECKING:
@@ -261,3 +263,104 @@ def test_the_page_of_a_run_is_written_anew(world: World, tmp_path: Path) -> None
     assert world.fails("report_page", run=none) == f"{known}{RUN}, {OLDER}."
     world.registered("node1", "cluster_name", "other")
     assert world.fails("report_page", run=none) == f"{known}none."
+
+
+def test_the_output_of_a_launch_is_followed(
+    world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
+) -> None:
+    plan = a_plan(1)
+    kept = {"plan": packed(plan), "run_dir": plan["nodes"][0]["run_dir"], "user": "", "reader": None}
+    log = {"begin": 0, "gap": 0, "offset": 7, "text": "step 7\n", "more": False}
+    programs = Programs(
+        monkeypatch,
+        plan=lambda name, _: kept if name == "node1" else {"plan": None},
+        follow={"logs": {"0/stdout": log}, "over": True, "offsets": {}},
+    )
+    launch = plan["launch_id"]
+    assert world.run("launch_jobs", logs=launch) == {"changed": False, "over": True, "outcome": f"{launch} is over"}
+    assert any("[rank 0] step 7" in line for line in displayed)
+    displayed.clear()
+    none = world.run("launch_jobs", logs=launch, rank=5)
+    assert (none["over"], none["outcome"]) == (False, f"{launch} still runs")
+    programs.answers["plan"] = {"plan": None}
+    assert world.fails("launch_jobs", logs=launch).startswith(f"{launch} is not known here, nor kept on node1, node2")
+
+
+def notebook(**more: Any) -> dict[str, Any]:
+    return {"user": "anna", "running": True, "answers": True, "at_boot": False, **more} | {
+        "socket": "/run/user/1/muster-notebook/socket"
+    }
+
+
+def test_a_notebook_is_started_and_the_way_to_it_shown(
+    world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
+) -> None:
+    off = notebook(running=False, answers=False)
+    programs = Programs(monkeypatch, look=off, start=notebook(), stop=off)
+    options: dict[str, Any] = {"nodes": ["node2", "node1"], "user": "anna", "state": "started"}
+    check = world.run("notebook", check=True, **options)
+    assert (check["changed"], check["outcome"]) == (True, "the notebook of anna on node2 is started")
+    assert programs.verbs() == ["look"]
+    found = world.run("notebook", **options)
+    assert (found["changed"], "answers" in found["notebook"], "ssh" in found) == (True, False, False)
+    assert programs.asked[-1] == (
+        "node2",
+        "start",
+        {"user": "anna", "users_root": "/var/lib/muster/users", "at_boot": False},
+    )
+    assert displayed[-1] == "It listens on /run/user/1/muster-notebook/socket."
+    world.registered("node1", "ansible_connection", "ssh")
+    world.registered("node1", "ansible_host", "10.0.0.1")
+    world.registered("node1", "ansible_port", 2222)
+    world.registered("node1", "ansible_ssh_common_args", "-J gate")
+    world.registered("node1", "ansible_ssh_private_key_file", "/home/anna/key")
+    programs.answers["look"] = notebook()
+    found = world.run("notebook", **{**options, "on_node": "node1", "port": 9000})
+    socket = "9000:/run/user/1/muster-notebook/socket"
+    assert (found["changed"], found["ssh"]) == (False, f"ssh -N -L {socket} -J gate -p 2222 -- anna@10.0.0.1")
+    own = world.run("notebook", nodes=["node1"], state="looked_at")
+    assert "-p 2222 -i /home/anna/key -- anna@10.0.0.1" in own["ssh"]
+    assert programs.asked[-1][2]["as_root"] is False
+    assert world.run("notebook", **{**options, "state": "stopped"})["changed"] is True
+
+
+def test_a_notebook_that_cannot_be_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = Programs(monkeypatch, look={"error": "anna is no launch user"})
+    assert world.fails("notebook", nodes=["node9"]) == "node9 is in workbench_nodes, and not in gpu_nodes."
+    assert world.fails("notebook", nodes=["node1"], user="anna").startswith("node1 reports: ")
+    programs.answers["look"] = notebook(user="root")
+    assert world.fails("notebook", nodes=["node1"], user="anna").startswith("node1 answered for the user ")
+
+
+def test_what_there_is_to_diagnose(
+    world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str], tmp_path: Path
+) -> None:
+    nothing: dict[str, Any] = {"agents": [], "unseen": {}}
+    Programs(monkeypatch, agents=lambda name, _: nothing if name == "node1" else SILENT)
+    live = world.run("diagnose", live=True)
+    assert live["said"].startswith("No torchrun runs on any node that answers: there is nothing to diagnose.")
+    assert "node2 was not looked at: no route to host." in live["said"]
+    assert displayed[-1] == f"  {live['said']}"
+    none = world.run("diagnose")
+    assert none["outcome"] == "No launch was begun from here, and none is named: give one with -e launch=ID"
+    kept_run(tmp_path, OLDER, verdict={"status": "healthy", "summary": "all is well"}, plan=a_plan(1))
+    well = f"Launch {OLDER} ended well (all is well): there is nothing to diagnose"
+    assert world.run("diagnose", launch=OLDER)["outcome"] == world.run("diagnose")["outcome"] == well
+    world.vars["groups"] = {}
+    assert world.fails("diagnose").startswith("The inventory has no gpu_nodes: ")
+
+
+def test_logs_of_others_are_diagnosed_without_a_node(
+    world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str], tmp_path: Path
+) -> None:
+    programs = Programs(monkeypatch)
+    log = tmp_path / "slurm-1.out"
+    log.write_text(
+        '[rank0]: Traceback (most recent call last):\n[rank0]:   File "/x/train.py", line 7, in <module>\n'
+        "[rank0]:     main()\n[rank0]: ValueError: no data\n"
+    )
+    found = world.run("diagnose", log=str(log))
+    assert (found["artifacts"], programs.asked) == (str(tmp_path / f"artifacts/rack/{RUN}"), [])
+    assert [f"  {line}" for line in found["diagnosis"]["lines"]] == displayed
+    assert "no data" in "\n".join(displayed)
+    assert (tmp_path / f"artifacts/rack/{RUN}/diagnosis.json").is_file()
