@@ -3,21 +3,27 @@ connections (local ones, so that the programs for nodes run on this machine), an
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
+from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.play_context import PlayContext
 from ansible.playbook.task import Task
 from ansible.plugins import loader as plugins
+from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 
+from muster_controller.nodes.program import Program
 from paths import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 plugins.action_loader.add_directory(str(ROOT / "plugins/action"))
 
@@ -70,3 +76,53 @@ class World:
         """Return the result of a task. Raises what the task fails with."""
         result: dict[str, Any] = self.action(module, check=check, diff=diff, **options).run(None, self.vars)
         return result
+
+    def fails(self, module: str, *, check: bool = False, **options: Any) -> str:
+        """Return the message of a task that has to fail."""
+        try:
+            result = self.run(module, check=check, **options)
+        except AnsibleError as problem:
+            return str(problem)
+        assert result.get("failed"), f"{module} did not fail"
+        return str(result["msg"])
+
+
+class Programs:
+    """Stands in for the programs on nodes. answers: by verb, what every node says, or what says it of a node and what
+    it was asked; an error is raised. asked: the nodes, the verbs and what they were asked, in their order."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, **answers: Any) -> None:
+        self.answers = {"identity": {"launch_user": False, "uid": 0}, **answers}
+        self.asked: list[tuple[str, str, dict[str, Any]]] = []
+
+        def call(_program: Program, node: Any, verb: str, payload: dict[str, Any], *, privileged: bool) -> Any:
+            self.asked.append((node.name, verb, {**payload, **({} if privileged else {"as_root": False})}))
+            answer = self.answers[verb]
+            found = answer(node.name, payload) if callable(answer) else answer
+            if isinstance(found, Exception):
+                raise found
+            return copy.deepcopy(found)
+
+        patch.setattr(Program, "call", call)
+
+    def verbs(self) -> list[str]:
+        return [verb for _, verb, _ in self.asked]
+
+    def of(self, verb: str) -> dict[str, dict[str, Any]]:
+        """What each node was asked last with this verb."""
+        last = {name: asked for name, each, asked in self.asked if each == verb}
+        return {name: last[name] for name in sorted(last)}
+
+
+class Modules:
+    """Stands in for modules that an action has a node run. answer: what each returns. ran: names and options."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, **answer: Any) -> None:
+        self.answer = answer
+        self.ran: list[tuple[str, dict[str, Any]]] = []
+
+        def execute(_action: object, module_name: str, module_args: dict[str, Any], **_more: Any) -> Any:
+            self.ran.append((module_name, module_args))
+            return copy.deepcopy(self.answer)
+
+        patch.setattr(ActionBase, "_execute_module", execute)

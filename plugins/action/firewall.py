@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.utils.display import Display
 
-ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.firewall import judge

@@ -98,4 +98,5 @@ class ActionModule(ControllerAction):
             self._shared_loader_obj,
         )
         result = judge.run(task_vars=newcomers.counted_in(self.task_vars, fresh))
-        return str(result["msg"]).splitlines()[1:] if result.get("failed") else []
+        lines = str(result["msg"]).splitlines()[1:] if result.get("failed") else []
+        return [line.removeprefix("- ") for line in lines]

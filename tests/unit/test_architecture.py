@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -60,3 +61,19 @@ def test_every_room_is_a_folder_that_says_what_it_is_for(package: Path) -> None:
     assert [path.name for path in package.glob("*.py")] == ["__init__.py"]
     for room in sorted(path for path in package.iterdir() if path.is_dir() and path.name != "__pycache__"):
         assert ast.get_docstring(ast.parse((room / "__init__.py").read_text())), f"{room} says nothing"
+
+
+PLUGINS = [path for kind in ("action", "callback") for path in sorted((ROOT / "plugins" / kind).glob("*.py"))]
+
+
+@pytest.mark.parametrize("path", PLUGINS, ids=lambda path: path.name)
+def test_a_plugin_finds_the_project_wherever_ansible_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes before the first import of the project, run by itself."""
+    monkeypatch.setattr(sys, "path", [])
+    for statement in ast.parse(path.read_text()).body:
+        if isinstance(statement, ast.ImportFrom) and str(statement.module).startswith("muster"):
+            break
+        if isinstance(statement, ast.Assign):
+            code = compile(ast.Module([statement], []), path, "exec")
+            FunctionType(code, {"__file__": str(path), "Path": Path, "sys": sys})()
+    assert sys.path == [str(UTILS), str(CONTROLLER.parent)]

@@ -108,3 +108,56 @@ def test_known_keys_are_taken(tmp_path: Path, known: bases.Keyring) -> None:
 def test_an_archive_without_the_package_is_named(tmp_path: Path, known: bases.Keyring) -> None:
     with pytest.raises(recipe.UnavailableError, match="Ubuntu's keys could not be had from file:///nowhere: "):
         recipe.ubuntu_keyring(tmp_path, "file:///nowhere", known)
+
+
+def test_a_base_is_made_of_sources_whose_keys_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With tools that print what a test says, and a keyring of nobody's."""
+    ran: list[tuple[tuple[str, ...], float]] = []
+    printed = {"apt-get": "Debian|http://deb.debian.org/debian|stable|bookworm|main\n"}
+    code = 0
+
+    def run(*command: str, timeout: float = 120.0, **more: str) -> subprocess.CompletedProcess[str]:
+        ran.append((command, timeout))
+        assert set(more) <= {"TMPDIR"}
+        (tmp_path / "base.tar").touch()
+        ended = code if command[0] == "unshare" else 0
+        return subprocess.CompletedProcess([*command], ended, printed.get(command[0], "E: it is full\n"))
+
+    own = bases.UBUNTU_KEYRING._replace(file=str(tmp_path / "own")[1:])
+    (tmp_path / "own").touch()
+    assert recipe.ubuntu_keyring(tmp_path, "", own) == tmp_path / "own"
+    monkeypatch.setattr(recipe, "run", run)
+    monkeypatch.setattr(recipe, "ubuntu_keyring", lambda folder, _mirror: folder / "keys.gpg")
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert recipe.main(str(tmp_path), "debian12", "", "curl", "jq") == 0
+    (listing, _), (made, patience) = ran
+    assert (listing[:2], patience) == (("apt-get", "indextargets"), 900.0)
+    assert made[:5] == ("unshare", "--mount", "mmdebstrap", "--mode=root", "--variant=minbase")
+    assert made[-3:] == ("bookworm", f"{tmp_path}/base.tar", f"{tmp_path}/sources")
+    assert made[5:-3] == (
+        *("--include=apt,ca-certificates,curl,jq", f"--aptopt={tmp_path}/context/apt.conf"),
+        "--dpkgopt=force-unsafe-io",
+    )
+    assert "http://deb.debian.org/debian" in (tmp_path / "sources").read_text()
+    # Of a mirror the keys are known, and the machine has them in their usual place.
+    ran.clear()
+    assert recipe.bootstrap(tmp_path, "ubuntu24.04", "http://mirror/ubuntu/") == tmp_path / "base.tar"
+    ((made, _),) = ran
+    assert made[-4].startswith(f"--customize-hook=sed -i 's#{tmp_path}/keys.gpg#/usr/share/keyrings/")
+    assert f"{tmp_path}/keys.gpg" in (tmp_path / "sources").read_text()
+    # What cannot be had is said in a sentence, and nothing is left.
+    code = 1
+    assert (recipe.main(str(tmp_path), "debian12"), (tmp_path / "base.tar").exists()) == (1, False)
+    printed["apt-get"] = ""
+    assert recipe.main(str(tmp_path), "debian12") == 1
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    assert recipe.main(str(tmp_path), "debian12") == 1
+    full, missing, tool = capsys.readouterr().err.splitlines()
+    assert full == bases.failure("debian12", "this machine's package sources", "E: it is full\n")
+    assert missing == (
+        "debian12 cannot be made here: apt on this machine has no source of Debian; where it should have one, run"
+        " apt-get update."
+    )
+    assert tool == "mmdebstrap is missing: run script/setup sandbox, or install it."

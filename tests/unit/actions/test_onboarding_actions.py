@@ -1,0 +1,162 @@
+"""Onboarding as its steps take it: first contact, the partner of a trial, and who was accepted in the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from acting import Programs, World
+from launch_shapes import facts_of_a_fit_node
+from muster.network.known_hosts import Key
+from muster.network.trust import Row
+from muster_controller.members.onboarding import ONBOARDING
+from muster_controller.network.trusting import Trusted
+from muster_controller.playbook.node_error import NodeError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+KEY = Key("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIEp/Kq7JMActy0Ycv8l1qWR2g4GfKuM2DG18jTlwgPIa")
+UNKNOWN = "its host key is not pinned yet, so that nobody logs in there with --check: what would change on it is not"
+
+
+class Contact:
+    """New nodes that show the host keys that a test lists; whoever logs in is let in, unless `why` says otherwise."""
+
+    def __init__(self, world: World, patch: pytest.MonkeyPatch, rows: list[Row], **why: str) -> None:
+        self.world = world
+        self.asked: list[str] = []
+        self.given: tuple[str, dict[str, Any]] = ("", {})
+        action = world.action("onboard_contact", nodes=[])
+        where = action.work.__globals__
+
+        def compare(_action: Any, _vars: Any, names: list[str], project: str, **given: Any) -> Trusted:
+            assert names == [row.node for row in rows]
+            self.given = project, given
+            return Trusted(rows, project, "", "new")
+
+        def met(connections: dict[str, Any]) -> dict[str, str]:
+            self.asked += connections
+            return {name: why.get(name, "") for name in connections}
+
+        patch.setitem(where, "compare_and_pin", compare)
+        patch.setitem(where, "met", met)
+        self.nodes: list[dict[str, Any]] = [
+            {"name": row.node, "variables": {"ansible_host": row.address, "ansible_connection": "local"}}
+            for row in rows
+        ]
+
+    def run(self, **options: Any) -> dict[str, Any]:
+        return self.world.run("onboard_contact", nodes=self.nodes, **options)
+
+
+def row(node: str, state: str = "new", action: str = "ask", why: str = "") -> Row:
+    return Row(node, "203.0.113.9", state, action, KEY if action else None, why=why)
+
+
+def test_new_nodes_are_met_and_the_others_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
+) -> None:
+    rows = [row("new1"), row("new2", "no answer", "", "timed out"), row("new3")]
+    contact = Contact(world, monkeypatch, rows, new3="it has no Python")
+    found = contact.run(confirmed=True)
+    assert contact.asked == ["new1", "new3"]
+    assert contact.given[0] == str(world.folder / "known_hosts")
+    assert contact.given[1]["confirmed"] is True
+    assert contact.given[1]["again"].endswith("-e trust_confirmed=true")
+    refused = {"new2": {"why": "it does not answer: timed out"}, "new3": {"why": "it has no Python"}}
+    assert (found["onboarding"], found["changed"], "failed" in found) == (refused, True, False)
+    assert [(one["name"], one["looked_at"], one["by_password"]) for one in found["met"]] == [("new1", True, False)]
+    assert found["met"][0]["variables"]["inventory_dir"] == str(world.folder)
+    assert displayed == [f"{name}: {one['why']}." for name, one in refused.items()]
+
+
+def test_in_a_check_nobody_logs_in_on_a_node_whose_key_is_new(
+    world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str], tmp_path: Path
+) -> None:
+    contact = Contact(world, monkeypatch, [row("new1"), row("new2", "known", "")])
+    found = contact.run(check=True, known_hosts=str(tmp_path / "keys"))
+    assert (contact.asked, contact.given[0]) == (["new2"], str(tmp_path / "keys"))
+    assert [(one["name"], one["looked_at"]) for one in found["met"]] == [("new1", False), ("new2", True)]
+    assert displayed == [f"new1: {UNKNOWN} known."]
+
+
+def test_where_no_node_is_left_the_step_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
+) -> None:
+    why = "its key is not the one of the file. ansible-playbook playbooks/trust.yml -e trust_replace=new2"
+    contact = Contact(world, monkeypatch, [row("new1", "no answer", "", "x"), row("new2", "CHANGED", "refuse", why)])
+    found = contact.run()
+    first, second = found["msg"].splitlines()
+    assert (found["failed"], first) == (True, "new1: it does not answer: x.")
+    own = f"playbooks/onboard.yml -e node=new2 -e address=203.0.113.9 -e host_key={KEY.fingerprint}"
+    assert second.startswith("new2: refused (CHANGED): its key is not the one of the file. ")
+    assert own in second
+    assert (contact.asked, displayed) == ([], [])
+
+
+def test_a_password_is_one_of_ssh(world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]) -> None:
+    contact = Contact(world, monkeypatch, [row("new1"), row("new2")])
+    for one in contact.nodes:
+        one["variables"] |= {"ansible_connection": "ssh"}
+    contact.nodes[1]["variables"] |= {"ansible_password": "hunter22"}
+    assert [one["by_password"] for one in contact.run()["met"]] == [False, True]
+    assert displayed == []
+
+
+def test_what_the_inventory_would_then_have_wrong_is_refused(world: World) -> None:
+    found = world.run("onboard_request", node="node9", address="10.0.0.9")
+    assert ([one["name"] for one in found["nodes"]], found["onboarding"]) == (["node9"], {"node9": {"standing": "new"}})
+    again = world.run("onboard_request", node="node3", address="10.0.0.3")
+    assert (again["nodes"], again["onboarding"]) == ([], {"node3": {"standing": "member"}})
+    first, second = world.fails("onboard_request", node="node8", address="203.0.113.9").splitlines()
+    assert first == "What is to be onboarded has 1 problem, and no node was contacted."
+    assert second.startswith("- node8: 203.0.113.9 is a sample address: ")
+
+
+# ---------------------------------------------------------------- the trial with a member
+
+
+def test_a_new_node_is_tried_with_an_idle_member(
+    world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
+) -> None:
+    facts = facts_of_a_fit_node()
+    works = facts_of_a_fit_node()
+    holder = {"launch_id": "20260101-120000-abcd", "begun": True, "ours": False, "pid": 1, "user": "muster"}
+    works["occupied"]["held"] = {"cpu": [{**holder, "name": "", "command": "", "since": 0, "began": 0, "unit": ""}]}
+    programs = Programs(monkeypatch, prepare=lambda name, _: works if name == "node1" else facts)
+    world.registered("node2", "cluster_quarantined", True)
+    found = world.run("onboard_partner", new=["new1"])
+    assert found["pairs"] == {"new1": ["node3", "new1"]}
+    assert (found["witness"], found["idle"], list(found["busy"])) == ("node1", ["node3"], ["node1"])
+    assert (found["onboarding"], displayed) == ({}, [])
+    assert [name for name, _, _ in programs.asked] == ["node1", "node3"]
+    asked = programs.asked[0][2]
+    assert (asked["address"], asked["gpus"], asked["user"]) == ("10.0.0.1", False, "muster")
+
+    def prepare(name: str, _: Any) -> Any:
+        return NodeError("no route", reachable=False) if name == "node1" else {"occupied": []}
+
+    programs.answers["prepare"] = prepare
+    found = world.run("onboard_partner", new=["new1", "new2"])
+    why = "it was not tried with a member, because none is idle (node1: it could not be asked: no route; and 1 other)"
+    assert (found["pairs"], found["idle"], found["witness"]) == ({}, [], "node3")
+    assert found["busy"]["node3"] == "what it reports is of no use (TypeError)"
+    assert found["onboarding"] == {name: {"notes": [why]} for name in ("new1", "new2")}
+    assert displayed == [f"new1: {why}.", f"new2: {why}."]
+    world.vars["groups"] = {**world.vars["groups"], "onboarding": ["node1", "node3"]}
+    assert world.run("onboard_partner", new=["new1"])["witness"] == ""
+
+
+def test_a_node_that_was_not_accepted_fails_the_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ONBOARDING, "nodes", {"new1": {"accepted": True, "rank": 1}})
+    assert world.run("onboard_verdict")["failed"] is False
+    monkeypatch.setattr(ONBOARDING, "nodes", {"new1": {"why": "its disk is full"}})
+    found = world.run("onboard_verdict")
+    assert (found["failed"], found["msg"].partition(". ")[0]) == (
+        True,
+        "NOT ONBOARDED: new1 is not a member: its disk is full",
+    )
+    monkeypatch.setattr(ONBOARDING, "nodes", {"new1": {}})
+    assert world.run("onboard_verdict", check=True)["failed"] is False

@@ -1,0 +1,244 @@
+"""What is concluded on the controller from the inventory and what was seen: GPU stack, driver, inspection, looks."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cases import document_of
+from muster.inspect.facts import facts
+from muster_controller.road.looks_kept import KeptLooks
+from muster_controller.road.role_looks import Judged, RoleLooks
+from paths import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from acting import World
+
+LOOKED = document_of(ROOT / "tests/unit/inspect/recorded.yml")
+HEALTHY = document_of(ROOT / "tests/unit/nvidia_driver/healthy.yml")
+DECLARED = {"cluster_gpus": 8, "cluster_gpu_model": "H100", "gpu_stack_system": "ubuntu-24.04"}
+NAMES = ("node1", "node2", "node3")
+RUN = "20260101-120000-abcd"
+
+
+def seen_facts(number: int = 1, **changes: Any) -> dict[str, Any]:
+    looks = copy.deepcopy(LOOKED)
+    looks["system"].update(
+        virt="none", machine_id=f"id{number}", boot_id=f"b{number}", host_key=f"ssh-ed25519 A{number}"
+    )
+    seen = facts(looks)
+    seen["network"]["interfaces"]["eth0"]["addresses"] = [f"10.0.0.{number}"]
+    return {**seen, **changes}
+
+
+def declare(world: World, **more: Any) -> None:
+    for name in NAMES:
+        for option, value in {**DECLARED, **more}.items():
+            world.registered(name, option, value)
+
+
+# ---------------------------------------------------------------- the GPU stack
+
+
+def test_a_stack_is_resolved_from_what_the_inventory_declares(world: World) -> None:
+    declare(world)
+    found = world.run("gpu_stack_plan")
+    assert (found["stack"]["torch"], found["stack"]["branch"], found["changed"]) == ("2.13.0", 580, False)
+    assert found["parts"] == {name: ["nvidia_driver"] for name in NAMES}
+    (repository,) = found["repositories"]["node2"]
+    assert (repository["name"], len(repository["fingerprints"]), "/ubuntu2404/" in repository["uri"]) == (
+        "nvidia",
+        2,
+        True,
+    )
+    assert (found["rdma"]["node1"]["why"], found["rdma"]["node1"]["refusals"]) == ("it has no RDMA adapter", [])
+    assert found["msg"].splitlines()[0].split()[:2] == ["PyTorch", "2.13.0+cu130"]
+    assert found["msg"].splitlines()[-1].startswith("warn  node1, node2, node3: nobody looked at them yet. ")
+    drivers = world.run("gpu_stack_plan", shows="drivers")["msg"]
+    assert (drivers != found["msg"], "node1" in drivers, "msg" in world.run("gpu_stack_plan", shows="nothing")) == (
+        True,
+        True,
+        False,
+    )
+    other = world.run("gpu_stack_plan", instead={"cluster_torch_version": "2.9.1+cu126", "gpu_stack_driver": ""})
+    assert (other["stack"]["torch"], other["stack"]["variant"]) == ("2.9.1", "cu126")
+    # Who was not looked at and says nothing of its GPUs is not reckoned with, where somebody looked.
+    declare(world, cluster_gpu_model="")
+    assert list(world.run("gpu_stack_plan", looks="look")["parts"]) == []
+
+
+def test_what_a_look_saw_counts_before_what_is_declared(world: World) -> None:
+    declare(world, cluster_gpu_model="")
+    gpus = {**seen_facts()["gpus"], "devices": [{"id": "10de:2330", "slot": "0000:18:00.0", "driver": ""}]}
+    world.registered("node1", "look", {"facts": seen_facts(gpus=gpus)})
+    found = world.run("gpu_stack_plan", looks="look")
+    assert (found["parts"]["node1"], found["stack"]["nodes"]["node1"]["source"]) == (["nvidia_driver"], "nvidia")
+    container = seen_facts(gpus=gpus)
+    container["system"]["container"] = True
+    world.registered("node1", "look", {"facts": container})
+    assert world.fails("gpu_stack_plan", looks="look").splitlines()[1:] == [
+        "- node1: it is a container, and its host has no driver. Install one on the host."
+    ]
+
+
+def test_a_stack_that_cannot_be_is_refused(world: World, tmp_path: Path) -> None:
+    declare(world, gpu_stack_driver="470")
+    assert "470" in world.fails("gpu_stack_plan")
+    declare(world, gpu_stack_driver="", gpu_stack_repository_keys={"nvidia": str(tmp_path / "none"), "other": "x"})
+    said = "gpu_stack_repository_keys: "
+    assert world.fails("gpu_stack_plan").splitlines() == [
+        f"{said}{tmp_path}/none cannot be read: No such file or directory.",
+        f"{said}there is no repository other. Write nvidia or container_toolkit.",
+    ]
+    (tmp_path / "key").write_text("no key")
+    declare(world, gpu_stack_repository_keys={"nvidia": str(tmp_path / "key")})
+    assert world.fails("gpu_stack_plan").startswith(f"{said}{tmp_path}/key ")
+    declare(world, gpu_stack_repository_keys={}, cluster_gpus="many")
+    assert world.fails("gpu_stack_plan").startswith("node1: cluster_gpus ")
+
+
+def test_without_the_internet_repositories_are_a_folder(world: World) -> None:
+    declare(world, cluster_offline_dir="/srv/offline")
+    assert world.run("gpu_stack_plan")["repositories"] == {name: [] for name in NAMES}
+
+
+# ---------------------------------------------------------------- a driver
+
+
+def driver(world: World, *, check: bool = False, stack: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+    seen = copy.deepcopy(HEALTHY["seen"])
+    packages = seen["stack"]["packages"]
+    seen["stack"]["packages"] = {
+        one: {"version": of, "held": False, "state": "installed"} for one, of in packages.items()
+    }
+    seen["stack"] |= stack or {}
+    world.vars["look"] = {"facts": {**seen, "identity": {"machine": "x"}}}
+    request = HEALTHY["request"]
+    node = {kind: [{"name": one} for one in request[kind]] for kind in ("pins", "driver", "fabric", "headers")}
+    resolved = {
+        "branch": 580,
+        "driver": "",
+        "nodes": {"node1": {**node, "source": "nvidia", "build": "dkms", "keeps": False}},
+    }
+    file = {"path": "/etc/modprobe.d/muster-nvidia.conf", "content": "blacklist nouveau\n"}
+    given = {"look": "look", "stack": resolved, "mode": "manage", "files": [file], **options}
+    return world.run("nvidia_driver_plan", check=check, **given)
+
+
+def test_a_driver_is_brought_to_what_was_resolved(world: World) -> None:
+    # This very machine is never rebooted, and its unit's drop-in differs.
+    found = driver(world, check=True)
+    assert (found["changed"], found["needed"], driver(world)["changed"]) == (True, True, False)
+    (short,) = [one for one in found["diff"] if "before_header" not in one] or [None]
+    headers = [one["before_header"] for one in found["diff"] if "before_header" in one]
+    assert all(path.startswith("/etc/") for path in headers)
+    older = driver(world, files=[{"path": "/etc/modprobe.d/muster-nvidia.conf", "content": "other\n"}])
+    (changed,) = [one for one in older["diff"] if one.get("after_header") == "/etc/modprobe.d/muster-nvidia.conf"]
+    assert (changed["before"], changed["after"]) == ("blacklist nouveau\n", "other\n")
+    assert short is None or short["before"] != short["after"]
+    interrupted = driver(world, stack={"packages": {}})
+    assert (interrupted["needed"], interrupted["plan"]["packages"]) == (True, True)
+    runfile = {"runfile": {"programs": [], "libraries": ["/usr/lib64/libcuda.so.1"], "log": False}}
+    with pytest.raises(Exception, match=r"^node1: a driver was installed past the packages \(/usr/lib64/libcuda"):
+        driver(world, stack=runfile)
+
+
+# ---------------------------------------------------------------- the inspection
+
+
+def test_an_inspection_is_planned_and_judged(world: World, tmp_path: Path) -> None:
+    world.registered("node2", "cluster_environments", {"old": {"prefix": "/opt/envs/old"}})
+    world.registered("node2", "cluster_gpus", 0)
+    plan = world.run("inspect_plan")
+    assert (plan["peers"], plan["prefixes"]["node2"]) == (["10.0.0.1", "10.0.0.2", "10.0.0.3"], ["/opt/envs/old"])
+    assert plan["writes"]["node1"] == ["/opt/muster/pytorch", "/var/lib/muster/launches"]
+    assert [plan["requests"][name]["cluster_gpus_unset"] for name in NAMES] == [True, False, True]
+    for number, name in enumerate(NAMES[:2], 1):
+        world.registered(name, "look", {"facts": seen_facts(number)})
+    found = world.run("inspect_verdict", plan=plan, looks="look")
+    kept = json.loads((tmp_path / "artifacts/rack/inspect.json").read_text())
+    assert (kept["run"], list(kept["nodes"]), kept["status"]) == (RUN, ["node1", "node2"], found["status"])
+    assert (found["artifacts"], found["outcome"]) == (str(tmp_path / "artifacts/rack"), "")
+    assert kept["findings"] == found["findings"]
+    world.registered("node2", "look", {"failed": True, "msg": "Task failed: no route to host: "})
+    found = world.run("inspect_verdict", plan=plan, looks="look")
+    assert "????  node2: it could not be looked at: no route to host. " in found["msg"]
+    assert (found["status"], found["refusals"]) == ("unknown", {})
+    world.registered("node1", "cluster_interface", "eth7")
+    found = world.run("inspect_verdict", plan=world.run("inspect_plan"), looks="look")
+    assert list(found["refusals"]) == ["node1"]
+    assert found["refusals"]["node1"].startswith("node1: it has no interface eth7")
+    assert found["refusals"]["node1"].endswith(".")
+    world.registered("node1", "cluster_gpus", "many")
+    assert world.fails("inspect_plan").startswith("node1: cluster_gpus ")
+
+
+class Looks:
+    """The looks of this run, without nodes. asked: (nodes, their steps, what is asked of each)."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, kept: dict[str, Any]) -> None:
+        self.asked: list[Any] = []
+        self.kept, self.wrote, self.forgotten = kept, 0, list[str]()
+        self.answers: dict[str, Any] = {}
+
+        def ask(_: Any, _action: Any, names: list[str], steps: Any, request: Any, _shift: int, *inspects: Any) -> Any:
+            self.asked.append((names, steps, request, *inspects))
+            return {name: self.answers.get(name, {"inspect": {"facts": {"of": name}}}) for name in names}
+
+        patch.setattr(RoleLooks, "ask", ask)
+        patch.setattr(KeptLooks, "__init__", lambda _: None)
+        patch.setattr(KeptLooks, "of", lambda _, _step, name: self.kept.get(name))
+        patch.setattr(KeptLooks, "keep", lambda _, _steps, answers: self.kept.update(answers))
+        patch.setattr(KeptLooks, "forget", lambda _, names: self.forgotten.extend(names))
+        patch.setattr(KeptLooks, "write", lambda _: setattr(self, "wrote", self.wrote + 1))
+
+
+def test_all_nodes_are_looked_at_at_once_and_once_in_a_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = Looks(monkeypatch, {})
+    world.vars["ansible_play_hosts"] = ["node1", "node3"]
+    plan = world.run("inspect_plan")
+    looks.answers["node3"] = {"inspect": {"failed": True}}
+    found = world.run("inspect_look", plan=plan)
+    assert found == {"changed": False, "nodes": {"node1": {"facts": {"of": "node1"}}}}
+    ((names, _, request, inspects),) = looks.asked
+    assert (names, request) == (["node1", "node3"], {"remembers": True, "full": False})
+    assert inspects["node1"] == {
+        "only": [],
+        "user": "muster",
+        "peers": plan["peers"],
+        "paths": plan["writes"]["node1"],
+        "prefixes": [],
+    }
+    assert (looks.wrote, list(looks.kept)) == (1, ["node1", "node3"])
+    # A look for some subjects alone goes by the whole one; who has none is asked for them.
+    del looks.kept["node3"], looks.answers["node3"]
+    found = world.run("inspect_look", check=True, only=["gpus"])
+    assert list(found["nodes"]) == ["node1", "node3"]
+    assert looks.asked[1][0] == ["node3"]
+    assert looks.asked[1][2:] == (
+        {"remembers": False, "full": False},
+        {"node3": {"only": ["gpus"], "user": "", "peers": [], "paths": [], "prefixes": []}},
+    )
+    assert looks.wrote == 1
+    world.vars["ansible_play_hosts"] = []
+    assert world.run("inspect_look", plan=plan) == {"changed": False, "nodes": {}}
+
+
+def test_roles_come_where_a_look_gives_a_reason(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = Looks(monkeypatch, {"node1": {}})
+    monkeypatch.setattr(RoleLooks, "judge", lambda *_: Judged({"cluster_hosts": {"node2": ["it lacks a name"]}}, ["x"]))
+    found = world.run("role_looks", step="network")
+    assert (found["content"], found["looked_at"], found["warnings"]) == (["node1", "node3"], ["node2", "node3"], ["x"])
+    assert (found["needed"]["cluster_hosts"], looks.forgotten, looks.wrote) == (["node2"], ["node2"], 1)
+    assert {tuple(nodes) for role, nodes in found["needed"].items() if role != "cluster_hosts"} == {()}
+    assert found["why"] == {"cluster_hosts": {"node2": ["it lacks a name"]}}
+    declare(world, cluster_full=True)
+    found = world.run("role_looks", step="network")
+    assert (found["content"], found["looked_at"], looks.forgotten[1:]) == ([], list(NAMES), list(NAMES))
+    assert set(map(tuple, found["needed"].values())) == {NAMES}
+    assert looks.asked[1][2] == {"remembers": True, "full": True}

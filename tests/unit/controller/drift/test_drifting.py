@@ -1,0 +1,68 @@
+"""A look at drift: what the steps would do, and what differs from the last record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+
+from acting import World
+from muster.drift import installed, results
+from muster_controller.drift import drifting
+from muster_controller.drift.drifting import Drifting
+from muster_controller.drift.steps_run import Ended
+from muster_controller.nodes.asking import Said
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = {"unseen": {"parts": "it is slow"}, "booted": 7.0}
+HISTORY: dict[str, Any] = {"dpkg": [], "apt": [], "sudo": [], "muster": [], "files": {}, "units": {}, "parts": {}}
+
+
+def test_steps_and_records_are_looked_at_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path / "rack", "gpu_nodes: {hosts: {node1: , node2: , node3: }}")
+    ran: list[tuple[tuple[str, ...], str]] = []
+    asked: dict[str, dict[str, Any]] = {}
+    code = 2
+
+    def said(node: str, role: str, **result: Any) -> Any:
+        return results.taken(node, role, "Keep it", {"changed": True, **result})
+
+    def run_steps(_: Any, tags: tuple[str, ...], limit: str, *, check: bool, log: Path) -> Ended:
+        assert (check, log) == (True, tmp_path / "drift.log")
+        ran.append((tags, limit))
+        if len(ran) == 1:
+            down = said("node3", "node_baseline", unreachable=True, msg="no route")
+            refused = said("node2", "cluster_hosts", failed=True, msg="it cannot be")
+            own = said("node1", "node_baseline", differences=["the clock is not set"])
+            return Ended([own, refused, down], code, "x")
+        return Ended([], 0, "")
+
+    def ask_all(_: Any, verb: str, requests: dict[str, Any]) -> dict[str, Said]:
+        asked[verb] = requests
+        if verb == "history":
+            return {node: Said({**HISTORY, "unseen": {"sudo": "it is gone"}}) for node in requests}
+        return {node: Said({"now": NOW, "record": {}, "why": "it is lost"}) for node in requests}
+
+    monkeypatch.setattr(drifting, "run_steps", run_steps)
+    monkeypatch.setattr(drifting, "ask_all", ask_all)
+    monkeypatch.setattr(installed, "differences", lambda *_: [])
+    action = world.action("drift")
+    action.task_vars = world.vars
+    look = Drifting(action, tmp_path).look(["node1", "node2", "node3"])
+    # Behind a refusal the later steps look once more, at those that answer.
+    first, second = ran
+    assert first == (("baseline", "network", "gpu_stack", "pytorch"), "node1,node2,node3")
+    assert second == (("gpu_stack", "pytorch"), "node1,node2")
+    assert (look.drifted[0].difference.node, look.drifted[0].difference.tag) == ("node1", "baseline")
+    assert look.nodes["node1"].unseen == {"parts": "it is slow", "the log of sudo": "it is gone"}
+    assert [look.nodes[name].stopped for name in ("node1", "node2", "node3")] == [(), ("network",), ()]
+    assert (look.nodes["node1"].no_record, look.nodes["node3"].down) == ("it is lost", "no route")
+    assert "node3" not in asked["history"]
+    code = 1
+    ran.clear()
+    with pytest.raises(AnsibleActionFail) as failed:
+        Drifting(action, tmp_path).look(["node1"])
+    assert str(failed.value) == f"The steps could not be looked at: x ({tmp_path}/drift.log)"
