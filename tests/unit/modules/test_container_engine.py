@@ -154,26 +154,44 @@ def test_podman_is_told_of_the_devices(
 
 
 @pytest.mark.parametrize(
-    ("properties", "age", "steps"),
+    ("properties", "age", "shims", "steps"),
     [
-        ({"ActiveState": "active"}, -60, False),
-        ({"ActiveState": "active"}, 60, True),
-        ({"ActiveState": "inactive"}, 60, False),
-        ({"ActiveState": "active", "BoundBy": "docker.service"}, 60, True),
+        ({}, -60, 0, False),
+        ({}, 60, 0, True),
+        ({"ActiveState": "inactive"}, 60, 0, False),
+        ({}, 60, 1, False),
+        ({"KillMode": "process"}, 60, 1, True),
+        ({"KillMode": "process", "BoundBy": "a.service docker.service"}, 60, 1, False),
+        ({"KillMode": "process", "RequiredBy": "docker.service"}, 60, 1, False),
+        ({"ExecMainStartTimestampMonotonic": "0"}, 60, 0, False),
     ],
 )
 def test_containerd_reads_files_that_are_newer_than_itself(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, properties: dict[str, str], age: float, steps: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, properties: dict[str, str], age: float, shims: int, steps: bool
 ) -> None:
-    """age: by how many seconds its files were changed behind its start."""
+    """age: by how many seconds its files were changed behind its start. shims: of containers that run."""
     write(tmp_path / "etc/containerd/config.toml", "nvidia-container-runtime")
     module = engine(monkeypatch, tmp_path, commands := Commands(), "containerd")
-    monkeypatch.setattr(module.process, "ids", list)
+
+    def words(pid: int) -> list[str]:
+        """Another user's process may have it that whoever reads its command line waits for ever."""
+        assert pid in (7, 8)
+        return ["shim", "-id", f"{pid}" * 20][: 3 if pid == 7 else 2]
+
+    monkeypatch.setattr(module.process, "ids", lambda: [6, 7, 8, 9][: 4 * shims])
+    monkeypatch.setattr(module.process, "read", lambda pid, _name: "sleep" if pid == 6 else "containerd-shim")
+    monkeypatch.setattr(module.process, "user_id", lambda pid: 1000 if pid == 9 else 0)
+    monkeypatch.setattr(module.process, "words", words)
     monkeypatch.setattr(module.time, "clock_gettime", lambda _clock: 1000.0)
     changed = (tmp_path / "etc/containerd/config.toml").stat().st_ctime
     monkeypatch.setattr(module.time, "time", lambda: changed - age + 900)
     show = "systemctl show --property=ActiveState,KillMode,ExecMainStartTimestampMonotonic,RequiredBy,BoundBy"
-    shown = {"ExecMainStartTimestampMonotonic": "100000000", **properties}
+    shown = {"ActiveState": "active", "ExecMainStartTimestampMonotonic": "100000000", **properties}
     commands.answers[f"{show} containerd.service"] = "".join(f"{key}={value}\n" for key, value in shown.items())
     answered = answer(module, node="node1", engine="containerd", check=True)
     assert answered["diff"]["after"] == ("systemctl restart containerd.service\n" if steps else "")
+    ends = (
+        "containerd has to be restarted to know the runtime, and that would end what runs in it: 777777777777. "
+        "When it may: sudo systemctl restart containerd"
+    )
+    assert answered.get("warnings", []) == ([f"node1: {ends}."] if shims and not steps else [])
