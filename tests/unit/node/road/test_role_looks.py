@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from muster_node.road import role_looks
+from muster_node.road import role_looks as looks
 
+role_looks: Any = looks
 OPTIONS: dict[str, Any] = {"node": "node1", "user": "trainer", "root": "/x", "environment": {}, "mode": "manage"}
 
 

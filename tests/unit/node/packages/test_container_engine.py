@@ -1,0 +1,36 @@
+"""Which containers run under containerd, by processes of which anybody may have some that look alike."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.muster_node.tools import process
+
+if TYPE_CHECKING:
+    import pytest
+
+MODULE = Path(__file__).parents[4] / "library/container_engine.py"
+
+
+def test_only_processes_of_root_are_asked_for_their_command_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user's may have it that whoever reads its command line waits for ever, and calls itself as it likes."""
+    spec = importlib.util.spec_from_file_location("container_engine", MODULE)
+    assert spec is not None
+    assert spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    asked = []
+
+    def words(pid: int) -> list[str]:
+        asked.append(pid)
+        return ["containerd-shim-runc-v2", "-id", f"{pid}" * 20]
+
+    monkeypatch.setattr(process, "ids", lambda: [7, 8, 9])
+    monkeypatch.setattr(process, "read", lambda pid, _name: "sleep" if pid == 9 else "containerd-shim")
+    monkeypatch.setattr(process, "user_id", lambda pid: {7: 0, 8: 1000}[pid])
+    monkeypatch.setattr(process, "words", words)
+    monkeypatch.setattr(module, "unit", lambda *_properties: {})
+    assert module.look_at_containerd([])["containers"] == ("7" * 12,)
+    assert asked == [7]
