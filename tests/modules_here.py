@@ -76,21 +76,13 @@ def write(file: Path, text: str) -> Path:
 
 @dataclass
 class Commands:
-    """Stands in for `run`. answers: by the command, or by its beginning; the last one of a list is given for good.
+    """Stands in for `run`. answers: by a command, or its beginning. One that is not there is not installed."""
 
-    A command that is not there is not installed.
-    """
-
-    answers: dict[str, Any] = field(default_factory=dict)
+    answers: dict[str, str]
     ran: list[str] = field(default_factory=list)
 
-    def __call__(self, *argv: str, **_: Any) -> Any:
+    def __call__(self, *argv: str, **_: Any) -> Answer:
         command = " ".join(argv)
         self.ran.append(command)
         begin = max((each for each in self.answers if command.startswith(each)), key=len, default=None)
-        if begin is None:
-            return Answer("", f"{argv[0]} is not there", missing=True)
-        said = self.answers[begin]
-        if isinstance(said, list):
-            said = said.pop(0) if len(said) > 1 else said[0]
-        return Answer(said, code=0) if isinstance(said, str) else Answer(**said)
+        return Answer("", f"{argv[0]} is not there") if begin is None else Answer(self.answers[begin], code=0)
