@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import re
+import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible import module_utils
+from ansible.module_utils.testing import patch_module_args
 from ansible.plugins.loader import action_loader
 
 from muster_controller.playbook.documentation import documented_options
@@ -66,6 +69,16 @@ def said(options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("path", ON_NODES, ids=lambda path: path.stem)
 def test_what_is_documented_is_what_a_module_takes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert said(documented_options(path.stem)) == said(spec_of(path, monkeypatch))
+
+
+@pytest.mark.parametrize("path", ON_NODES, ids=lambda path: path.stem)
+def test_a_module_is_a_program(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(module_utils, "__path__", [*module_utils.__path__, str(ROOT / "plugins/module_utils")])
+    with patch_module_args({"no_such_option": 1}), pytest.raises(SystemExit):
+        runpy.run_path(str(path), run_name="__main__")
+    said = json.loads(capsys.readouterr().out)
+    assert said["failed"] is True
+    assert re.search("missing required arguments|Unsupported parameters", said["msg"])
 
 
 @pytest.mark.parametrize("path", ACTIONS, ids=lambda path: path.stem)

@@ -22,6 +22,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.parsing.vault import VaultLib, VaultSecret
 from ansible.plugins.loader import init_plugin_loader
 from ansible.template import Templar
+from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 
@@ -48,7 +49,8 @@ def load_action() -> Any:
 
 
 ACTION = load_action()
-init_plugin_loader()
+if AnsibleCollectionConfig.collection_finder is None:
+    init_plugin_loader()
 # It keeps the files of the roles that it has read, as it does throughout a play.
 LOADER = DataLoader()
 LOADER.set_vault_secrets(SECRET)

@@ -1,0 +1,113 @@
+"""Roles in this process: Ansible itself plays their tasks, and modules answer as a test says instead of being run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from ansible import context
+from ansible.executor.task_executor import TaskExecutor
+from ansible.executor.task_queue_manager import TaskQueueManager
+from ansible.module_utils.common.collections import ImmutableDict
+from ansible.playbook.play import Play
+from ansible.plugins.callback import CallbackBase
+from ansible.plugins.loader import init_plugin_loader
+from ansible.utils.collection_loader import AnsibleCollectionConfig
+from ansible.utils.vars import load_options_vars
+
+from acting import World
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+if AnsibleCollectionConfig.collection_finder is None:
+    init_plugin_loader()
+OWN_WORK = {"set_fact", "include_tasks", "include_role", "fail", "validate_argument_spec", "add_host", "meta", "assert"}
+SAID = "_given"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """By the name of a task, or else of its module; what is not there changes the node, and says no more."""
+
+    known: dict[str, Any]
+
+    def handler(self, executor: Any) -> Any:
+        """What stands in for the action of a task."""
+        task, check = executor._task, executor._play_context.check_mode or executor._task.check_mode
+
+        def run(**_: Any) -> dict[str, Any]:
+            module = task.action.rpartition(".")[2]
+            given = {name: told(value) for name, value in task.args.items() if not name.startswith("_ansible")}
+            known = self.known.get(task.name.rpartition(" : ")[2], self.known.get(module, {}))
+            more = {"environment": task.environment[0]} if task.environment and task.environment[0] else {}
+            seen = [module, {**given, **more, **({"check_mode": True} if check else {})}]
+            return {"changed": True, "rc": 0, **known, SAID: seen}
+
+        return type("Stub", (), {"run": staticmethod(run), "cleanup": staticmethod(lambda **_: None)})
+
+
+def told(value: Any) -> Any:
+    """Of a registered answer what the test has given."""
+    if not isinstance(value, dict) or SAID not in value:
+        return value
+    return {name: each for name, each in value.items() if name not in (SAID, "changed", "rc", "failed")}
+
+
+class Noted(CallbackBase):
+    """What modules were given, and the last sentence of a failure."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._init_callback_methods()
+        self.calls: list[Any] = []
+        self.failed = ""
+
+    def note(self, result: Any) -> None:
+        if SAID in result._result:
+            self.calls.append(result._result[SAID])
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        self.note(result)
+
+    def v2_runner_item_on_ok(self, result: Any) -> None:
+        self.note(result)
+
+    def v2_runner_on_failed(self, result: Any, **_: Any) -> None:
+        self.note(result)
+        self.failed = str(result._result.get("msg", ""))
+
+    def v2_runner_item_on_failed(self, result: Any) -> None:
+        self.v2_runner_on_failed(result)
+
+
+def play(
+    folder: Path, role: str, known: dict[str, Any], *, tasks: str = "main", check: bool = False, **variables: Any
+) -> tuple[list[Any], str]:
+    """Return the modules with what they were given, in order, and what the play failed with."""
+    names = {"name": role, "tasks_from": tasks}
+    source = {"hosts": "all", "gather_facts": False, "tasks": [{"include_role": names, "vars": variables}]}
+    noted, answers = Noted(), Answers(known)
+    real = TaskExecutor._get_action_handler_with_module_context
+
+    def handler(executor: Any, templar: Any) -> Any:
+        if executor._task.action.rpartition(".")[2] in OWN_WORK:
+            return real(executor, templar)
+        return answers.handler(executor), None
+
+    with (
+        patch.object(context, "CLIARGS", ImmutableDict(check=check, forks=1, become_method="sudo")),
+        patch.object(load_options_vars, "options_vars", None, create=True),  # it remembers them otherwise
+        patch.object(TaskExecutor, "_get_action_handler_with_module_context", handler),
+    ):
+        world = World(folder, "all: {hosts: {node1: {ansible_connection: local}}}")
+        whole = Play().load(source, variable_manager=world.manager, loader=world.loader)
+        manager = TaskQueueManager(world.inventory, world.manager, world.loader, {}, run_additional_callbacks=False)
+        try:
+            manager.load_callbacks()
+            manager._callback_plugins = [noted]
+            manager.run(whole)
+        finally:
+            manager.cleanup()
+    return noted.calls, noted.failed

@@ -1,0 +1,48 @@
+"""What roles have done on a node, and with what: Ansible plays their tasks, and modules answer as the case says.
+
+Every file in cases/plays has a list of plays. vars: what the play knows. answers: by a task's name, or else by its
+module; one that is not there has changed the node. calls: the modules that are run, in order, each with all that it is
+given (of texts the first line), or its name alone where another play has that.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cases import load_cases
+from roles_here import play
+
+FILES = load_cases(Path(__file__).parent / "cases/plays")
+PLAYS = {f"{name}-{number}": each for name, plays in FILES.items() for number, each in enumerate(plays, 1)}
+
+
+@pytest.mark.parametrize("case", PLAYS.values(), ids=PLAYS)
+def test_play(case: dict[str, Any], tmp_path: Path) -> None:
+    known = {"cluster_interface": "eth0", **case.get("vars", {})}
+    calls, failed = play(
+        tmp_path,
+        case["role"],
+        case.get("answers", {}),
+        tasks=case.get("tasks", "main"),
+        check=case.get("check", False),
+        **known,
+    )
+    wanted = case.get("calls", [])
+    by_name = [isinstance(each, str) for each in wanted] + [False] * len(calls)
+    assert [
+        module if named else {module: first_lines(given)}
+        for (module, given), named in zip(calls, by_name, strict=False)
+    ] == wanted
+    assert failed == case.get("failed", "")
+
+
+def first_lines(given: Any) -> Any:
+    """With the first line alone of a text that has several."""
+    if isinstance(given, dict):
+        return {name: first_lines(each) for name, each in given.items()}
+    if isinstance(given, list):
+        return [first_lines(each) for each in given]
+    return given.splitlines()[0] if isinstance(given, str) and "\n" in given else given
