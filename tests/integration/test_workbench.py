@@ -40,8 +40,10 @@ with SummaryWriter(os.path.join(os.environ["TENSORBOARD_LOGDIR"], "board", "firs
     for step in range(3):
         writer.add_scalar("loss", 1 / (step + 1), step)
 """
+# A Jupyter kernel has threads, and since 3.12 Python warns of a fork in such a process.
 FORKED = """
-import os
+import os, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
 child = os.fork()
 if not child:
     print("from a child", flush=True)

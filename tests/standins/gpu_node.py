@@ -23,7 +23,10 @@ NAMES = {
 UNIT = "standin-gpu.service"
 SOURCE = "/etc/apt/sources.list.d/standin-ubuntu.sources"
 # What the stand-ins have goes before the machine's own sources, from which all the rest comes.
-OWN_SOURCES_LAST = "Package: *\nPin: release o=Debian\nPin-Priority: 400\n"
+# The repositories of stand-ins have no components; those of Debian and Ubuntu have.
+OWN_SOURCES_LAST = "\n".join(
+    f"Package: *\nPin: release c={component}\nPin-Priority: 400\n" for component in ("main", "universe")
+)
 
 
 def inside(container: str, script: str) -> str:

@@ -15,7 +15,8 @@ LAUNCH_UNIT = "muster-launch-{}.service"
 LAUNCH_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}\Z")
 A_LAUNCH_UNIT = re.compile(re.escape(LAUNCH_UNIT).replace(r"\{\}", rf"({LAUNCH_ID.pattern[:-2]})"))
 A_MANAGER = re.compile(r"user@(\d+)\.service")
-SYSTEMD_PATH = re.compile(r"^(?:0:|\d+:name=systemd):(/.*)$", re.MULTILINE)
+# Processes are at "/" in the hierarchy that systemd does not use. name=systemd is listed once anybody has mounted it.
+SYSTEMD_PATH = re.compile(r"^(?:0:|\d+:name=systemd):(/.+)$", re.MULTILINE)
 GONE = ("Z", "X")
 TICKS = os.sysconf("SC_CLK_TCK")
 MOST_COMMAND = 200  # characters of a command line that is quoted

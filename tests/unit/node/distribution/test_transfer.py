@@ -221,7 +221,7 @@ def test_what_is_something_else_everywhere_is_not_kept(nodes: Nodes) -> None:
 
 def test_pieces_that_are_announced_wrong_make_no_file(nodes: Nodes) -> None:
     """Whoever announces and gives something else than the manifest says is found out by the file."""
-    spoilt = nodes.content[:-1] + b"#"
+    spoilt = nodes.content[:-1] + bytes([nodes.content[-1] ^ 1])
     begin_, size = nodes.layout.place(nodes.layout.count - 1)
     nodes.pieces[-1] = hashlib.sha256(spoilt[begin_ : begin_ + size]).hexdigest()
     nodes.content = spoilt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import signal
 import subprocess
 import sys
@@ -96,6 +97,9 @@ SYSTEM = process.Launch(LAUNCH)
         (f"0::/system.slice/{UNIT}/inner\n", "", SYSTEM),
         (f"0::/system.slice/{UNIT}/other.service\n", "other.service", SYSTEM),
         (f"12:pids:/x\n1:name=systemd:/system.slice/{UNIT}\n", UNIT, SYSTEM),
+        (f"1:name=systemd:/system.slice/{UNIT}\n0::/\n", UNIT, SYSTEM),
+        # systemd uses the unified hierarchy, and name=systemd was mounted for an older systemd in a container.
+        (f"9:name=systemd:/\n8:pids:/\n0::/system.slice/{UNIT}\n", UNIT, SYSTEM),
         # In a user's own manager a unit has whatever name that user gives it: a launch there is that user's.
         (f"0::{OWN}/app.slice/{UNIT}\n", UNIT, process.Launch(LAUNCH, 1000)),
         (f"0::{OWN}/{UNIT}/x.service\n", "x.service", process.Launch(LAUNCH, 1000)),
@@ -114,7 +118,7 @@ def test_units(
     cgroup: str, unit: str, launch: process.Launch | None, beyond: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if beyond:
-        cgroup = cgroup.replace(":/", f":{beyond}/")
+        cgroup = re.sub(r":/(?=\w)", f":{beyond}/", cgroup)
     monkeypatch.setattr(process, "read", lambda pid, _name: cgroup if pid > 1 else f"0::{beyond}/init.scope\n")
     assert process.unit(2) == unit
     assert process.launch_at(2) == launch
