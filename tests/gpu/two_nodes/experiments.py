@@ -1,0 +1,355 @@
+"""The experiments, in order of worth: what each does, how long it takes, and what Muster is expected to say."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import nodes
+from .layers import PLACE, controller
+from .report import Expected, Seen, read_seen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+INVENTORY = ("-i", f"{PLACE}/inventory")
+SCRIPT = "tests/gpu/two_nodes/train.py"
+STEP = re.compile(r"^ *step \d+/", re.MULTILINE)
+TRANSPORT = re.compile(r"via (NET/\w+|P2P|SHM)|: (gloo), torch")
+# A short time-out, a step every 0.2 s, and NCCL's flight recorder.
+FAULTY = {
+    "PG_TIMEOUT": "15",
+    "STEPS": "2000",
+    "PACE": "0.2",
+    "NCCL_DEBUG": "WARN",
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+    "TORCH_FR_BUFFER_SIZE": "2000",
+    "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
+}
+ONE_HOST = {"NCCL_HOSTID": "one", "STEPS": "5"}
+NCCL_SAYS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH,ENV,P2P,SHM"}
+RAS = """
+import socket
+with socket.create_connection(("localhost", 28028), 3) as line:
+    line.settimeout(9)
+    line.sendall(b"verbose status\\n")
+    while part := line.recv(65536):
+        print(part.decode(), end="")
+"""
+# Packets between the ranks alone: not ssh, nor the store at 29500, nor the supervisor's.
+CUT = """
+table inet two {{
+    chain in {{
+        type filter hook input priority 0; policy accept;
+        ip saddr {peer} tcp dport 32768-60999 tcp sport != {{ 22, 29500, 29450 }} {verdict}
+        ip saddr {peer} tcp sport 32768-60999 tcp dport 32768-60999 {verdict}
+    }}
+}}
+"""
+PROBES = (
+    "uname -a",
+    "cat /proc/cmdline /proc/filesystems /proc/self/cgroup /proc/mounts",
+    "env | grep -iE '^(PATH|LD_|CUDA|NVIDIA|NCCL|PYTHON)' | sort",
+    "ls -la /dev/nvidia* /dev/nvidia-caps /usr/bin/python3*",
+    "zcat /proc/config.gz | grep -E 'OVERLAY_FS|VETH|BRIDGE|NF_TABLES|NFT_REJECT|CGROUPS|MEMCG|YAMA|APPARMOR'",
+    "nvidia-smi",
+    "nvidia-smi topo -m",
+    "dmesg | tail -n 60",
+)
+
+
+class Lab:
+    """Two nodes that run, and the folder of what is recorded of one experiment after the other."""
+
+    def __init__(self, folder: Path, artifacts: Path) -> None:
+        self.folder = folder
+        self.artifacts = artifacts
+        self.known = self.runs()
+        self.begun: list[Run] = []
+
+    def runs(self) -> set[str]:
+        return {path.name for path in self.artifacts.glob("2*")}
+
+    def keep(self, name: str, *argv: str) -> None:
+        """Record what a command prints, whether it succeeds or not."""
+        done = subprocess.run(
+            ["env", *argv],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=60,
+        )
+        with (self.folder / f"{name}.txt").open("ab") as file:
+            file.write(f"$ {' '.join(argv)[-200:]}\n".encode() + done.stdout + f"[{done.returncode}]\n".encode())
+
+    def inside_both(self, name: str, *argv: str) -> None:
+        for node in nodes.NODES:
+            self.keep(name, *nodes.inside(node, *argv))
+
+    def smi(self, name: str) -> None:
+        """Record what the machine and each node see of who uses the GPU."""
+        asked = ("nvidia-smi", "--query-compute-apps=pid,name,used_memory", "--format=csv")
+        self.keep(name, *asked)
+        self.inside_both(name, *asked)
+
+    def begin(self, name: str, playbook: str, seconds: int, *options: str) -> Run:
+        self.begun.append(Run(self.folder / f"{name}.txt", playbook, seconds, *options))
+        return self.begun[-1]
+
+    def end(self) -> None:
+        """End what an experiment that failed has left running."""
+        for run in self.begun:
+            if run.process.poll() is None:
+                run.interrupt()
+
+    def play(self, name: str, playbook: str, seconds: int, *options: str) -> Seen:
+        self.begin(name, playbook, seconds, *options).wait()
+        return self.seen()
+
+    def launch(self, name: str, seconds: int, environment: dict[str, str], **options: object) -> Run:
+        given = json.dumps({"launch_script_src": SCRIPT, "launch_env": environment, **options})
+        return self.begin(name, "launch.yml", seconds, "-e", given)
+
+    def faulty(self, name: str, environment: dict[str, str] | None = None, **options: object) -> Run:
+        return self.launch(name, 180, {**FAULTY, **(environment or {})}, **options)
+
+    def seen(self) -> Seen:
+        """Return what Muster kept of the newest run since this was asked last."""
+        new = sorted(self.runs() - self.known)
+        self.known |= set(new)
+        return read_seen(self.artifacts / new[-1]) if new else Seen("no run")
+
+
+class Run:
+    """A playbook that runs, with its screen in a file."""
+
+    def __init__(self, screen: Path, playbook: str, seconds: int, *options: str) -> None:
+        self.screen = screen
+        argv = ["timeout", "--signal=INT", "--kill-after=30", str(seconds)]
+        argv += controller("ansible-playbook", *INVENTORY, f"playbooks/{playbook}", *options)
+        with screen.open("wb") as file:
+            self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
+
+    def says(self, pattern: str | re.Pattern[str]) -> Run:
+        """Wait until its screen shows this."""
+        while not re.search(pattern, self.screen.read_text(errors="replace")):
+            if self.process.poll() is not None:
+                raise RuntimeError(f"{self.screen.stem} ended before it showed {re.compile(pattern).pattern!r}")
+            time.sleep(0.1)
+        return self
+
+    def runs(self) -> Run:
+        return self.says(STEP)
+
+    def wait(self) -> None:
+        self.process.wait()
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        self.wait()
+
+
+@contextmanager
+def cut_off(verdict: str) -> Iterator[None]:
+    """Have node2 drop or reject what ranks of node1 send to it."""
+    rules = CUT.format(peer=nodes.ADDRESS["node1"], verdict=verdict)
+    subprocess.run(nodes.inside("node2", "nft", "-f", "-"), check=True, input=rules, text=True)
+    try:
+        yield
+    finally:
+        subprocess.run(nodes.inside("node2", "nft", "delete", "table", "inet", "two"), check=True)
+
+
+def probe(lab: Lab) -> Seen:
+    for command in PROBES:
+        lab.keep("probe", "sh", "-c", command)
+    return Seen("kept")
+
+
+def healthy(lab: Lab) -> Seen:
+    run = lab.launch("healthy", 180, {**NCCL_SAYS, "STEPS": "30", "PACE": "0.2"}).runs()
+    lab.smi("healthy_smi")
+    lab.keep("healthy_ras", *nodes.inside("node1", "python3", "-c", RAS))
+    run.wait()
+    seen = lab.seen()
+    logs = (path.read_text(errors="replace") for path in (lab.artifacts / "latest").rglob("*.log"))
+    found = {one or other for text in logs for one, other in TRANSPORT.findall(text)}
+    return replace(seen, ids=tuple(sorted(found)))
+
+
+def acceptance(lab: Lab) -> Seen:
+    return lab.play("acceptance", "ddp_smoke.yml", 180)
+
+
+def health(lab: Lab) -> Seen:
+    return lab.play("health", "health.yml", 120)
+
+
+def killed(lab: Lab) -> Seen:
+    run = lab.faulty("killed", launch_failure_timeout=20).runs()
+    os.kill(nodes.of_rank(1), signal.SIGKILL)
+    run.wait()
+    return lab.seen()
+
+
+def live(lab: Lab, name: str) -> None:
+    """Record what a diagnosis of the running launch says, and what NCCL's RAS does."""
+    lab.inside_both(f"{name}_ras", "python3", "-c", RAS)
+    lab.begin(f"{name}_live", "diagnose.yml", 60, "-e", "live=true").wait()
+
+
+def stopped(lab: Lab) -> Seen:
+    run = lab.faulty("stopped").runs()
+    os.kill(nodes.of_rank(1), signal.SIGSTOP)
+    live(lab, "stopped")
+    run.wait()
+    return lab.seen()
+
+
+def dropped(lab: Lab) -> Seen:
+    run = lab.faulty("dropped").runs()
+    with cut_off("drop"):
+        live(lab, "dropped")
+        run.wait()
+    return lab.seen()
+
+
+def refused(lab: Lab) -> Seen:
+    with cut_off("reject with tcp reset"):
+        lab.faulty("refused").wait()
+    return lab.seen()
+
+
+def fault(name: str, **environment: str) -> Callable[[Lab], Seen]:
+    """Return an experiment in which the script itself does what is wrong."""
+
+    def experiment(lab: Lab) -> Seen:
+        lab.faulty(name, environment).wait()
+        return lab.seen()
+
+    return experiment
+
+
+def held(lab: Lab) -> Seen:
+    """node2 holds the GPU's memory in a launch of its own; node1 may not see the process."""
+    holder = lab.launch("holder", 150, {"FAULT": "hold", "FAULT_RANK": "0"}, cluster_launch_nodes=["node2"])
+    holder.says(r"rank 0 holds")
+    lab.smi("held_smi")
+    lab.play("held_health", "health.yml", 90)
+    lab.launch("held", 90, {"STEPS": "5"}, cluster_launch_nodes=["node1"]).wait()
+    seen = lab.seen()
+    holder.interrupt()
+    return seen
+
+
+def one_host(lab: Lab) -> Seen:
+    lab.launch("one_host", 90, ONE_HOST).wait()
+    return lab.seen()
+
+
+def off(lab: Lab) -> Seen:
+    run = lab.faulty("off").runs()
+    os.kill(nodes.state()["init"]["node2"], signal.SIGKILL)
+    run.wait()
+    return lab.seen()
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """seconds: within which it ends where all is as expected. gpu: it means nothing over Gloo, and why."""
+
+    name: str
+    does: str
+    seconds: int
+    expected: Expected
+    run: Callable[[Lab], Seen]
+    gpu: str = ""
+
+
+class Choice(NamedTuple):
+    """left_out: by name, why an experiment that was wanted cannot be run here."""
+
+    experiments: list[Experiment]
+    left_out: dict[str, str]
+
+
+MEMORY = "it takes a GPU's memory"
+NCCL = "it is about NCCL's own settings"
+
+
+def failed(*ids: str) -> Expected:
+    return Expected("failed", ids)
+
+
+EXPERIMENTS = (
+    Experiment("probe", "record what the machine is", 15, Expected("kept"), probe),
+    Experiment("healthy", "a launch; NCCL's lines and RAS", 70, Expected("healthy", ("NET/Socket", "gloo")), healthy),
+    Experiment("acceptance", "the acceptance test, quick", 90, Expected("healthy"), acceptance),
+    Experiment("killed", "rank 1 gets SIGKILL", 50, failed("process.killed"), killed),
+    Experiment("stopped", "rank 1 gets SIGSTOP", 70, failed("process.stopped"), stopped),
+    Experiment("dropped", "packets between ranks are dropped", 80, failed("network.ports_filtered"), dropped),
+    Experiment(
+        "mismatch",
+        "rank 1 calls another collective",
+        60,
+        failed("program.other_operation"),
+        fault("mismatch", FAULT="mismatch"),
+    ),
+    Experiment("one_host", "NCCL takes both for one host", 50, failed("program.device_twice"), one_host, NCCL),
+    Experiment("held", "another node's process holds the GPU", 90, failed("gpu.memory.others"), held, MEMORY),
+    Experiment("hog", "rank 1 takes the memory", 60, failed("gpu.memory.own"), fault("hog", FAULT="hog"), MEMORY),
+    Experiment("health", "the health check", 40, Expected("healthy"), health),
+    Experiment(
+        "ifname",
+        "an interface that is not there",
+        40,
+        failed("address.interface_missing", "address.nccl_interface"),
+        fault("ifname", FAULT="ifname"),
+    ),
+    Experiment("refused", "ports between ranks reject", 60, failed("network.ports_rejected"), refused),
+    Experiment("absent", "rank 1 comes to no more", 60, failed("absent.rank"), fault("absent", FAULT="absent")),
+    Experiment("shape", "other sizes", 60, failed("program.other_sizes"), fault("shape", FAULT="shape"), NCCL),
+    Experiment(
+        "detail",
+        "mismatch with TORCH_DISTRIBUTED_DEBUG",
+        60,
+        failed("program.other_operation"),
+        fault("detail", FAULT="mismatch", TORCH_DISTRIBUTED_DEBUG="DETAIL"),
+    ),
+    Experiment(
+        "blocking",
+        "TORCH_NCCL_BLOCKING_WAIT",
+        60,
+        failed("absent.rank"),
+        fault("blocking", FAULT="absent", TORCH_NCCL_BLOCKING_WAIT="1"),
+        NCCL,
+    ),
+    Experiment(
+        "desync",
+        "TORCH_NCCL_DESYNC_DEBUG",
+        60,
+        failed("absent.rank"),
+        fault("desync", FAULT="absent", TORCH_NCCL_DESYNC_DEBUG="1"),
+        NCCL,
+    ),
+    Experiment("off", "node2 ends", 60, failed("launch.node"), off),
+)
+
+
+def choose(wanted: list[str], gpus: int) -> Choice:
+    """Return the experiments that are wanted, all where none is named, in their order."""
+    unknown = set(wanted) - {one.name for one in EXPERIMENTS}
+    if unknown:
+        raise ValueError(f"no such experiment: {', '.join(sorted(unknown))}; --list names them")
+    chosen = [one for one in EXPERIMENTS if not wanted or one.name in wanted]
+    left_out = {one.name: f"needs a GPU: {one.gpu}" for one in chosen if one.gpu and not gpus}
+    return Choice([one for one in chosen if one.name not in left_out], left_out)
