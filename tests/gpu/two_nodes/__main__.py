@@ -72,7 +72,7 @@ class Session:
     def try_out(self, one: Experiment, lab: Lab) -> None:
         began = self.now()
         try:
-            result = compare(one.name, one.expected, one.run(lab), self.now() - began)
+            result = compare(one.name, one.expected, one.run(lab, one.name), self.now() - began)
         except Exception as error:
             result = Result(one.name, FAILED, str(one.expected), str(error), seconds=self.now() - began)
             lab.end()

@@ -10,7 +10,7 @@ import subprocess
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from . import nodes
 from .layers import PLACE, controller
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+Try: TypeAlias = "Callable[[Lab, str], Seen]"
 INVENTORY = ("-i", f"{PLACE}/inventory")
+LONGEST = "180"  # seconds of a playbook
 SCRIPT = "tests/gpu/two_nodes/train.py"
 STEP = re.compile(r"^ *step \d+/", re.MULTILINE)
 TRANSPORT = re.compile(r"via (NET/\w+|P2P|SHM)|: (gloo), torch")
@@ -34,7 +36,10 @@ FAULTY = {
     "TORCH_FR_BUFFER_SIZE": "2000",
     "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
 }
-ONE_HOST = {"NCCL_HOSTID": "one", "STEPS": "5"}
+ONE_HOST = {"NCCL_HOSTID": "one"}
+DETAIL = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
+BLOCKING = {"TORCH_NCCL_BLOCKING_WAIT": "1"}
+DESYNC = {"TORCH_NCCL_DESYNC_DEBUG": "1"}
 NCCL_SAYS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH,ENV,P2P,SHM"}
 RAS = """
 import socket
@@ -80,47 +85,33 @@ class Lab:
 
     def keep(self, name: str, *argv: str) -> None:
         """Record what a command prints, whether it succeeds or not."""
-        done = subprocess.run(
-            ["env", *argv],
-            check=False,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=60,
-        )
-        with (self.folder / f"{name}.txt").open("ab") as file:
-            file.write(f"$ {' '.join(argv)[-200:]}\n".encode() + done.stdout + f"[{done.returncode}]\n".encode())
+        with (self.folder / f"{name}.txt").open("ab", buffering=0) as file:
+            file.write(f"$ {' '.join(argv)[-200:]}\n".encode())
+            subprocess.run(["timeout", "60", *argv], check=False, stdout=file, stderr=subprocess.STDOUT)
 
-    def inside_both(self, name: str, *argv: str) -> None:
+    def keep_of_nodes(self, name: str, *argv: str) -> None:
         for node in nodes.NODES:
             self.keep(name, *nodes.inside(node, *argv))
 
-    def smi(self, name: str) -> None:
+    def keep_smi(self, name: str) -> None:
         """Record what the machine and each node see of who uses the GPU."""
         asked = ("nvidia-smi", "--query-compute-apps=pid,name,used_memory", "--format=csv")
-        self.keep(name, *asked)
-        self.inside_both(name, *asked)
+        self.keep(f"{name}_smi", *asked)
+        self.keep_of_nodes(f"{name}_smi", *asked)
 
-    def begin(self, name: str, playbook: str, seconds: int, *options: str) -> Run:
-        self.begun.append(Run(self.folder / f"{name}.txt", playbook, seconds, *options))
+    def begin(self, name: str, playbook: str, *options: str) -> Run:
+        self.begun.append(Run(self.folder / f"{name}.txt", playbook, *options))
         return self.begun[-1]
+
+    def launch(self, name: str, environment: dict[str, str], **options: object) -> Run:
+        given = {"launch_script_src": SCRIPT, "launch_env": environment, **options}
+        return self.begin(name, "launch.yml", "-e", json.dumps(given))
 
     def end(self) -> None:
         """End what an experiment that failed has left running."""
         for run in self.begun:
             if run.process.poll() is None:
                 run.interrupt()
-
-    def play(self, name: str, playbook: str, seconds: int, *options: str) -> Seen:
-        self.begin(name, playbook, seconds, *options).wait()
-        return self.seen()
-
-    def launch(self, name: str, seconds: int, environment: dict[str, str], **options: object) -> Run:
-        given = json.dumps({"launch_script_src": SCRIPT, "launch_env": environment, **options})
-        return self.begin(name, "launch.yml", seconds, "-e", given)
-
-    def faulty(self, name: str, environment: dict[str, str] | None = None, **options: object) -> Run:
-        return self.launch(name, 180, {**FAULTY, **(environment or {})}, **options)
 
     def seen(self) -> Seen:
         """Return what Muster kept of the newest run since this was asked last."""
@@ -132,9 +123,9 @@ class Lab:
 class Run:
     """A playbook that runs, with its screen in a file."""
 
-    def __init__(self, screen: Path, playbook: str, seconds: int, *options: str) -> None:
+    def __init__(self, screen: Path, playbook: str, *options: str) -> None:
         self.screen = screen
-        argv = ["timeout", "--signal=INT", "--kill-after=30", str(seconds)]
+        argv = ["timeout", "--signal=INT", "--kill-after=30", LONGEST]
         argv += controller("ansible-playbook", *INVENTORY, f"playbooks/{playbook}", *options)
         with screen.open("wb") as file:
             self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
@@ -146,9 +137,6 @@ class Run:
                 raise RuntimeError(f"{self.screen.stem} ended before it showed {re.compile(pattern).pattern!r}")
             time.sleep(0.1)
         return self
-
-    def runs(self) -> Run:
-        return self.says(STEP)
 
     def wait(self) -> None:
         self.process.wait()
@@ -169,95 +157,92 @@ def cut_off(verdict: str) -> Iterator[None]:
         subprocess.run(nodes.inside("node2", "nft", "delete", "table", "inet", "two"), check=True)
 
 
-def probe(lab: Lab) -> Seen:
-    for command in PROBES:
-        lab.keep("probe", "sh", "-c", command)
-    return Seen("kept")
-
-
-def healthy(lab: Lab) -> Seen:
-    run = lab.launch("healthy", 180, {**NCCL_SAYS, "STEPS": "30", "PACE": "0.2"}).runs()
-    lab.smi("healthy_smi")
-    lab.keep("healthy_ras", *nodes.inside("node1", "python3", "-c", RAS))
-    run.wait()
-    seen = lab.seen()
-    logs = (path.read_text(errors="replace") for path in (lab.artifacts / "latest").rglob("*.log"))
-    found = {one or other for text in logs for one, other in TRANSPORT.findall(text)}
-    return replace(seen, ids=tuple(sorted(found)))
-
-
-def acceptance(lab: Lab) -> Seen:
-    return lab.play("acceptance", "ddp_smoke.yml", 180)
-
-
-def health(lab: Lab) -> Seen:
-    return lab.play("health", "health.yml", 120)
-
-
-def killed(lab: Lab) -> Seen:
-    run = lab.faulty("killed", launch_failure_timeout=20).runs()
-    os.kill(nodes.of_rank(1), signal.SIGKILL)
-    run.wait()
-    return lab.seen()
-
-
-def live(lab: Lab, name: str) -> None:
+def look_live(lab: Lab, name: str) -> None:
     """Record what a diagnosis of the running launch says, and what NCCL's RAS does."""
-    lab.inside_both(f"{name}_ras", "python3", "-c", RAS)
-    lab.begin(f"{name}_live", "diagnose.yml", 60, "-e", "live=true").wait()
+    lab.keep_of_nodes(f"{name}_ras", "python3", "-c", RAS)
+    lab.begin(f"{name}_live", "diagnose.yml", "-e", "live=true").wait()
 
 
-def stopped(lab: Lab) -> Seen:
-    run = lab.faulty("stopped").runs()
-    os.kill(nodes.of_rank(1), signal.SIGSTOP)
-    live(lab, "stopped")
-    run.wait()
-    return lab.seen()
+def played(playbook: str) -> Try:
+    """Return an experiment that is one playbook."""
 
-
-def dropped(lab: Lab) -> Seen:
-    run = lab.faulty("dropped").runs()
-    with cut_off("drop"):
-        live(lab, "dropped")
-        run.wait()
-    return lab.seen()
-
-
-def refused(lab: Lab) -> Seen:
-    with cut_off("reject with tcp reset"):
-        lab.faulty("refused").wait()
-    return lab.seen()
-
-
-def fault(name: str, **environment: str) -> Callable[[Lab], Seen]:
-    """Return an experiment in which the script itself does what is wrong."""
-
-    def experiment(lab: Lab) -> Seen:
-        lab.faulty(name, environment).wait()
+    def experiment(lab: Lab, name: str) -> Seen:
+        lab.begin(name, playbook).wait()
         return lab.seen()
 
     return experiment
 
 
-def held(lab: Lab) -> Seen:
+def fault(**environment: str) -> Try:
+    """Return an experiment in which the environment, or the script, does what is wrong."""
+
+    def experiment(lab: Lab, name: str) -> Seen:
+        lab.launch(name, {**FAULTY, **environment}).wait()
+        return lab.seen()
+
+    return experiment
+
+
+def probe(lab: Lab, name: str) -> Seen:
+    for command in PROBES:
+        lab.keep(name, "sh", "-c", command)
+    return Seen("kept")
+
+
+def healthy(lab: Lab, name: str) -> Seen:
+    run = lab.launch(name, {**NCCL_SAYS, "STEPS": "30", "PACE": "0.2"}).says(STEP)
+    lab.keep_smi(name)
+    lab.keep(f"{name}_ras", *nodes.inside("node1", "python3", "-c", RAS))
+    run.wait()
+    seen = lab.seen()
+    logs = (path.read_text(errors="replace") for path in (lab.artifacts / "latest/logs").rglob("*.log"))
+    found = {one or other for text in logs for one, other in TRANSPORT.findall(text)}
+    return replace(seen, ids=tuple(sorted(found)))
+
+
+def killed(lab: Lab, name: str) -> Seen:
+    run = lab.launch(name, FAULTY, launch_failure_timeout=20).says(STEP)
+    os.kill(nodes.of_rank(1), signal.SIGKILL)
+    run.wait()
+    return lab.seen()
+
+
+def stopped(lab: Lab, name: str) -> Seen:
+    run = lab.launch(name, FAULTY).says(STEP)
+    os.kill(nodes.of_rank(1), signal.SIGSTOP)
+    look_live(lab, name)
+    run.wait()
+    return lab.seen()
+
+
+def dropped(lab: Lab, name: str) -> Seen:
+    run = lab.launch(name, FAULTY).says(STEP)
+    with cut_off("drop"):
+        look_live(lab, name)
+        run.wait()
+    return lab.seen()
+
+
+def refused(lab: Lab, name: str) -> Seen:
+    with cut_off("reject with tcp reset"):
+        lab.launch(name, FAULTY).wait()
+    return lab.seen()
+
+
+def held(lab: Lab, name: str) -> Seen:
     """node2 holds the GPU's memory in a launch of its own; node1 may not see the process."""
-    holder = lab.launch("holder", 150, {"FAULT": "hold", "FAULT_RANK": "0"}, cluster_launch_nodes=["node2"])
+    holder = lab.launch("holder", {"FAULT": "hold", "FAULT_RANK": "0"}, cluster_launch_nodes=["node2"])
     holder.says(r"rank 0 holds")
-    lab.smi("held_smi")
-    lab.play("held_health", "health.yml", 90)
-    lab.launch("held", 90, {"STEPS": "5"}, cluster_launch_nodes=["node1"]).wait()
+    lab.keep_smi(name)
+    lab.begin(f"{name}_health", "health.yml").wait()
+    lab.launch(name, {"STEPS": "5"}, cluster_launch_nodes=["node1"]).wait()
     seen = lab.seen()
     holder.interrupt()
     return seen
 
 
-def one_host(lab: Lab) -> Seen:
-    lab.launch("one_host", 90, ONE_HOST).wait()
-    return lab.seen()
-
-
-def off(lab: Lab) -> Seen:
-    run = lab.faulty("off").runs()
+def off(lab: Lab, name: str) -> Seen:
+    run = lab.launch(name, FAULTY).says(STEP)
     os.kill(nodes.state()["init"]["node2"], signal.SIGKILL)
     run.wait()
     return lab.seen()
@@ -265,13 +250,13 @@ def off(lab: Lab) -> Seen:
 
 @dataclass(frozen=True)
 class Experiment:
-    """seconds: within which it ends where all is as expected. gpu: it means nothing over Gloo, and why."""
+    """seconds: within which it ends where all is as expected. gpu: why it means nothing over Gloo."""
 
     name: str
     does: str
     seconds: int
     expected: Expected
-    run: Callable[[Lab], Seen]
+    run: Try
     gpu: str = ""
 
 
@@ -282,66 +267,35 @@ class Choice(NamedTuple):
     left_out: dict[str, str]
 
 
-MEMORY = "it takes a GPU's memory"
-NCCL = "it is about NCCL's own settings"
-
-
 def failed(*ids: str) -> Expected:
     return Expected("failed", ids)
 
 
+MEMORY = "it takes a GPU's memory"
+NCCL = "it is about NCCL's own settings"
+LATE = failed("program.straggler", "absent.rank")
+OTHER = failed("program.other_operation")
+INTERFACE = failed("address.interface_missing", "address.nccl_interface")
 EXPERIMENTS = (
     Experiment("probe", "record what the machine is", 15, Expected("kept"), probe),
     Experiment("healthy", "a launch; NCCL's lines and RAS", 70, Expected("healthy", ("NET/Socket", "gloo")), healthy),
-    Experiment("acceptance", "the acceptance test, quick", 90, Expected("healthy"), acceptance),
+    Experiment("acceptance", "the acceptance test, quick", 90, Expected("healthy"), played("ddp_smoke.yml")),
     Experiment("killed", "rank 1 gets SIGKILL", 50, failed("process.killed"), killed),
     Experiment("stopped", "rank 1 gets SIGSTOP", 70, failed("process.stopped"), stopped),
     Experiment("dropped", "packets between ranks are dropped", 80, failed("network.ports_filtered"), dropped),
-    Experiment(
-        "mismatch",
-        "rank 1 calls another collective",
-        60,
-        failed("program.other_operation"),
-        fault("mismatch", FAULT="mismatch"),
-    ),
-    Experiment("one_host", "NCCL takes both for one host", 50, failed("program.device_twice"), one_host, NCCL),
+    Experiment("mismatch", "rank 1 calls another collective", 60, OTHER, fault(FAULT="mismatch")),
+    Experiment("one_host", "NCCL takes both for one host", 50, failed("program.device_twice"), fault(**ONE_HOST), NCCL),
     Experiment("held", "another node's process holds the GPU", 90, failed("gpu.memory.others"), held, MEMORY),
-    Experiment("hog", "rank 1 takes the memory", 60, failed("gpu.memory.own"), fault("hog", FAULT="hog"), MEMORY),
-    Experiment("health", "the health check", 40, Expected("healthy"), health),
-    Experiment(
-        "ifname",
-        "an interface that is not there",
-        40,
-        failed("address.interface_missing", "address.nccl_interface"),
-        fault("ifname", FAULT="ifname"),
-    ),
-    Experiment("refused", "ports between ranks reject", 60, failed("network.ports_rejected"), refused),
-    Experiment("absent", "rank 1 comes to no more", 60, failed("absent.rank"), fault("absent", FAULT="absent")),
-    Experiment("shape", "other sizes", 60, failed("program.other_sizes"), fault("shape", FAULT="shape"), NCCL),
-    Experiment(
-        "detail",
-        "mismatch with TORCH_DISTRIBUTED_DEBUG",
-        60,
-        failed("program.other_operation"),
-        fault("detail", FAULT="mismatch", TORCH_DISTRIBUTED_DEBUG="DETAIL"),
-    ),
-    Experiment(
-        "blocking",
-        "TORCH_NCCL_BLOCKING_WAIT",
-        60,
-        failed("absent.rank"),
-        fault("blocking", FAULT="absent", TORCH_NCCL_BLOCKING_WAIT="1"),
-        NCCL,
-    ),
-    Experiment(
-        "desync",
-        "TORCH_NCCL_DESYNC_DEBUG",
-        60,
-        failed("absent.rank"),
-        fault("desync", FAULT="absent", TORCH_NCCL_DESYNC_DEBUG="1"),
-        NCCL,
-    ),
-    Experiment("off", "node2 ends", 60, failed("launch.node"), off),
+    Experiment("hog", "rank 1 takes the memory", 60, failed("gpu.memory.own"), fault(FAULT="hog"), MEMORY),
+    Experiment("health", "the health check", 40, Expected("healthy"), played("health.yml")),
+    Experiment("ifname", "an interface that is not there", 40, INTERFACE, fault(FAULT="ifname")),
+    Experiment("refused", "ports of ranks reject, at the start", 60, failed("net.peer.refused"), refused),
+    Experiment("absent", "rank 1 comes to no more", 60, LATE, fault(FAULT="absent")),
+    Experiment("shape", "other sizes", 60, failed("program.other_sizes"), fault(FAULT="shape"), NCCL),
+    Experiment("detail", "mismatch with torch's details", 60, OTHER, fault(FAULT="mismatch", **DETAIL)),
+    Experiment("blocking", "absent with a blocking wait", 60, LATE, fault(FAULT="absent", **BLOCKING), NCCL),
+    Experiment("desync", "absent with desync's words", 60, LATE, fault(FAULT="absent", **DESYNC), NCCL),
+    Experiment("off", "node2 ends", 60, failed("access.host_down"), off),
 )
 
 
