@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LIMIT = 620  # seconds, on two processors that other tests need as well; a machine with a GPU has more of them
 # What nodes could leave behind: mounts, links, routes, processes, control groups, and files where others have theirs.
 STATE = """
-cat /proc/mounts; ls /sys/class/net /run /tmp /repo/artifacts; ps -eo stat=,args= | grep -v 'ps -eo'
+cat /proc/mounts; ls /sys/class/net /run /tmp /repo/artifacts/two-nodes; ps -eo stat=,args= | grep -v 'ps -eo'
 find /sys/fs/cgroup -maxdepth 2 -name 'two-nodes-*'; cat /proc/sys/net/ipv4/ip_forward
 """
 
@@ -35,10 +35,10 @@ def prepared() -> None:
 
 def rehearse(machine: Device, out: Path, *names: str) -> dict[str, tuple[str, str]]:
     """Run experiments, and return what came of each: its outcome, and what was seen."""
-    before = machine.run("sh", "-c", STATE).stdout
+    before = machine.run("sh", "-c", STATE).stdout.splitlines()
     done = machine.run("tests/gpu/two_nodes/run", f"--limit={LIMIT}", *names, timeout=LIMIT + 60)
     print(done.stdout, done.stderr)
-    assert machine.run("sh", "-c", STATE).stdout == before
+    assert machine.run("sh", "-c", STATE).stdout.splitlines() == before
     assert (out / "summary.txt").read_text() in done.stdout
     assert sorted(path.name for path in out.iterdir()) == [
         "artifacts.tgz",

@@ -200,6 +200,17 @@ def of_rank(rank: int) -> int:
     raise LookupError(f"rank {rank} does not run")
 
 
+def end_controller() -> bool:
+    """End the controller's playbooks, and ssh connections that are kept open; whether there were none."""
+    ended = True
+    for path in Path("/proc").glob("[0-9]*/root"):
+        with suppress(OSError):
+            if path.readlink() in (CONTROLLER, BASE):
+                ended = False
+                os.kill(int(path.parent.name), signal.SIGKILL)
+    return ended
+
+
 def remove() -> list[str]:
     """End what was made, and nothing else; return what is left of it."""
     if not PLACE.exists():
@@ -211,14 +222,12 @@ def remove() -> list[str]:
         with suppress(OSError):
             if Path(f"/proc/{pid}/ns/pid").readlink() != own:
                 os.kill(pid, signal.SIGKILL)
-    for path in Path("/proc").glob("[0-9]*/root"):
-        with suppress(OSError):
-            if path.readlink() in (CONTROLLER, BASE):  # ssh connections that are kept open
-                os.kill(int(path.parent.name), signal.SIGKILL)
+    until(end_controller, "the controller's processes have ended")
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in known.get("init", {}).values()), "nodes have ended")
-    for link in (*(f"two-{node}" for node in NODES), BRIDGE):
-        if Path(f"/sys/class/net/{link}").exists():
-            call(*in_root(CONTROLLER, "ip", "link", "delete", link))
+    # A node's link goes with its namespace, a moment after its last process.
+    until(lambda: not any(Path(f"/sys/class/net/two-{node}").exists() for node in NODES), "links of nodes are gone")
+    if Path(f"/sys/class/net/{BRIDGE}").exists():
+        call(*in_root(CONTROLLER, "ip", "link", "delete", BRIDGE))
     if "ip_forward" in known:
         Path("/proc/sys/net/ipv4/ip_forward").write_text(known["ip_forward"])
     for group in known.get("groups", []):
