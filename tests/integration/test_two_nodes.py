@@ -53,12 +53,13 @@ def rehearse(machine: Device, out: Path, *names: str) -> dict[str, tuple[str, st
 
 
 def test_the_rehearsal(tmp_path: Path) -> None:
-    names = ("probe", "healthy", "stopped", "dropped", "hog")
+    names = ("probe", "healthy", "acceptance", "stopped", "dropped", "hog")
     with device(tmp_path) as machine:
         seen = rehearse(machine, tmp_path, *names)
     assert {name: outcome for name, (outcome, _) in seen.items()} == {
         "probe": "PASS",
         "healthy": "PASS",
+        "acceptance": "PASS",
         "stopped": "PASS",
         "dropped": "PASS",
         "hog": "left out",
