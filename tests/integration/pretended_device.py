@@ -35,7 +35,9 @@ mount -t overlay -o lowerdir="$2",upperdir="$1"/upper,workdir="$1"/work device "
 cd "$1"/root
 mount -t proc proc proc
 mount -t sysfs sysfs sys
-if [ "$5" = v2 ]; then mount -t cgroup2 cgroup2 sys/fs/cgroup; else mount --rbind /sys/fs/cgroup sys/fs/cgroup; fi
+groups=/sys/fs/cgroup # bound, since a new mount changes the options of cgroup v2 for all
+[ "$5" != v2 ] || groups=$(awk '$3 == "cgroup2" {print $2; exit}' /proc/mounts)
+mount --rbind "$groups" sys/fs/cgroup
 mount --rbind /dev dev
 mkdir -p repo out
 mount -t overlay -o lowerdir="$3",upperdir="$1"/tree,workdir="$1"/treework repo repo
