@@ -123,7 +123,19 @@ def device(out: Path, *, v2_alone: bool = False) -> Iterator[Device]:
     """Run the machine as long as it is needed. out: what its $OUT is. v2_alone: without control groups of v1."""
     work = FOLDER / "mounted"
     work.mkdir(exist_ok=True)
-    namespaces = ["unshare", "--mount", "--net", "--uts", "--pid", "--fork", "--kill-child", "--propagation=private"]
+    # It ends with these tests, however they end.
+    namespaces = [
+        "setpriv",
+        "--pdeathsig=KILL",
+        "unshare",
+        "--mount",
+        "--net",
+        "--uts",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--propagation=private",
+    ]
     words = ["sh", "-c", START, "sh", str(work), str(FOLDER / "root"), str(ROOT), str(out)]
     words.append("v2" if v2_alone else "")
     with subprocess.Popen([*namespaces, *words], stdout=subprocess.PIPE, text=True) as process:
