@@ -12,6 +12,7 @@ from cases import cases, load_cases
 from lines import line
 from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import CONFIRMED, LIKELY, decide
+from muster.diagnosis.words import five_lines
 from sparse import case_of
 
 ALL = load_cases(Path(__file__).parent / "cases" / "decide")
@@ -39,3 +40,11 @@ def test_every_cause_is_decided_in_a_case() -> None:
     }
     # What nothing can prove is likely at most.
     assert {(CONFIRMED if cause.confirm else LIKELY, cause.id) for cause in CAUSES} - said == set()
+
+
+def test_a_running_launch_has_no_end_to_quote() -> None:
+    stopped = {"node1": {"ranks": [{"rank": 0}]}, "node2": {"ranks": [{"rank": 2, "state": "T"}]}}
+    case = case_of({"launch": {"live": True, "ending": "", "ending_text": ""}, "snapshots": stopped})
+    what, where, *_ = five_lines(case, decide(case, CAUSES))
+    assert what == "What: the launch has not ended"
+    assert where == "Where: node2, rank 2"

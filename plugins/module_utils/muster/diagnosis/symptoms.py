@@ -47,6 +47,7 @@ OF_ENDING = {
     Ending.LEASE: "launch.lease",
     Ending.PEER: "launch.peer",
 }
+RUNNING = "the launch has not ended"
 LAST_LINES = 12  # of a rank that left no exception
 MOST_LINES = 400  # of each log, its last
 LONGEST = 2000  # characters of a line that are looked at
@@ -85,7 +86,8 @@ def of_failure(failure: Failure) -> str:
 def whole_launch(case: Case) -> Iterator[Symptom]:
     launch = case.launch
     if launch["ending"] == Ending.STALLED.name or launch["live"]:
-        yield Symptom("launch.stalled", "", when=launch["stop_began"], line=launch["ending_text"])
+        text = launch["ending_text"] or RUNNING
+        yield Symptom("launch.stalled", "", when=launch["stop_began"], line=text)
     elif launch["ending"] == Ending.FAILED.name and START.search(launch["ending_text"]):
         yield Symptom("launch.start", launch["ending_node"], when=launch["stop_began"], line=launch["ending_text"])
 

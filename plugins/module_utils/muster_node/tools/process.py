@@ -15,8 +15,7 @@ LAUNCH_UNIT = "muster-launch-{}.service"
 LAUNCH_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}\Z")
 A_LAUNCH_UNIT = re.compile(re.escape(LAUNCH_UNIT).replace(r"\{\}", rf"({LAUNCH_ID.pattern[:-2]})"))
 A_MANAGER = re.compile(r"user@(\d+)\.service")
-# Processes are at "/" in the hierarchy that systemd does not use. name=systemd is listed once anybody has mounted it.
-SYSTEMD_PATH = re.compile(r"^(?:0:|\d+:name=systemd):(/.+)$", re.MULTILINE)
+SYSTEMD_PATH = re.compile(r"^(0:|\d+:name=systemd):(/.*)$", re.MULTILINE)
 GONE = ("Z", "X")
 TICKS = os.sysconf("SC_CLK_TCK")
 MOST_COMMAND = 200  # characters of a command line that is quoted
@@ -105,16 +104,23 @@ def outermost_unit(pid: int) -> str:
 
 
 def _units(pid: int) -> list[str]:
-    """Return the units that it belongs to, the outermost first."""
-    # Where PID 1 itself is in a unit of a host beyond, all paths begin there.
-    beyond = _cgroup(1).removesuffix("/init.scope")
-    parts = _cgroup(pid).removeprefix(beyond).split("/")
-    return [part for part in parts if part.endswith((".service", ".scope"))]
+    """Return the units that it belongs to, the outermost first.
+
+    systemd keeps them in its own tree of cgroup v1, or in that of v2. The kernel lists both, also the one that systemd
+    does not use, in which nothing belongs to a unit.
+    """
+    first = _cgroups(1)
+    for tree, path in _cgroups(pid).items():
+        # Where PID 1 itself is in a unit of a host beyond, all paths begin there.
+        beyond = first.get(tree, "").removesuffix("/init.scope")
+        parts = path.removeprefix(beyond).split("/")
+        if units := [part for part in parts if part.endswith((".service", ".scope"))]:
+            return units
+    return []
 
 
-def _cgroup(pid: int) -> str:
-    found = SYSTEMD_PATH.search(read(pid, "cgroup"))
-    return found[1] if found else ""
+def _cgroups(pid: int) -> dict[str, str]:
+    return dict(SYSTEMD_PATH.findall(read(pid, "cgroup")))
 
 
 def launch_at(pid: int) -> Launch | None:

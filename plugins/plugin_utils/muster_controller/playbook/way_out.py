@@ -7,7 +7,8 @@ formats them. A caller need not know which part of a text came from a node.
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
+import sys
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
@@ -56,6 +57,10 @@ class PrintableDisplay(Display):
 
     def display(self, msg: str, *args: Any, **kwargs: Any) -> None:
         super().display(shown(msg) if isinstance(msg, str) else msg, *args, **kwargs)
+        if not self._final_q:  # a worker sends it to ansible-playbook
+            # A file or a pipe gets each line at once, as a terminal does; one that takes no more is not noticed here.
+            with suppress(OSError):
+                sys.stdout.flush()
 
     def _log(self, msg: str, *args: Any, **kwargs: Any) -> None:
         """The log file, which people read in a terminal; it takes no colours either."""

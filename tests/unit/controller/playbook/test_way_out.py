@@ -18,6 +18,7 @@ import yaml
 
 from muster.verdict.printable import UNSEEN
 from muster_controller.playbook.way_out import Drawn, own_colors, shown
+from waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -305,6 +306,34 @@ def test_a_worker_redraws_its_screen_and_lines_and_shows_nodes_as_text(hostile: 
         assert sequence in text
         text = text.replace(sequence, "")
     holds_nothing_to_obey(text)
+
+
+HOLDS = """
+from pathlib import Path
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+
+class ActionModule(ActionBase):
+    def run(self, tmp=None, task_vars=None):
+        Display().display("step 1/2")
+        return {"changed": False, "msg": Path(self._task.args["gate"]).read_text()}
+"""
+
+
+def test_a_file_has_a_line_while_the_run_goes_on(hostile: Path, tmp_path: Path) -> None:
+    (hostile / "action_plugins/holds.py").write_text(HOLDS)
+    os.mkfifo(gate := tmp_path / "gate")
+    tasks = f"[{{name: Hold, holds: {{gate: {gate}}}}}]"
+    (hostile / "holds.yml").write_text(f"- {{hosts: one, gather_facts: false, tasks: {tasks}}}")
+    file = tmp_path / "screen.txt"
+    argv, env = command(hostile, "holds.yml"), environment(hostile, {})
+    with file.open("w") as screen, subprocess.Popen(argv, cwd=ROOT, env=env, stdout=screen) as run:
+        until(lambda: "step 1/2\n" in file.read_text() or run.poll() is not None, what="the line is in the file")
+        assert run.poll() is None
+        gate.write_text("on")
+        assert run.wait() == 0
 
 
 def test_what_is_drawn_keeps_its_sequences_and_nothing_else_does() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 import signal
 import subprocess
 import sys
@@ -98,8 +97,9 @@ SYSTEM = process.Launch(LAUNCH)
         (f"0::/system.slice/{UNIT}/other.service\n", "other.service", SYSTEM),
         (f"12:pids:/x\n1:name=systemd:/system.slice/{UNIT}\n", UNIT, SYSTEM),
         (f"1:name=systemd:/system.slice/{UNIT}\n0::/\n", UNIT, SYSTEM),
-        # systemd uses the unified hierarchy, and name=systemd was mounted for an older systemd in a container.
-        (f"9:name=systemd:/\n8:pids:/\n0::/system.slice/{UNIT}\n", UNIT, SYSTEM),
+        # The tree of cgroup v1 is listed where systemd uses that of v2 alone.
+        (f"1:name=systemd:/\n0::/system.slice/{UNIT}\n", UNIT, SYSTEM),
+        ("1:name=systemd:/\n0::/\n", "", None),
         # In a user's own manager a unit has whatever name that user gives it: a launch there is that user's.
         (f"0::{OWN}/app.slice/{UNIT}\n", UNIT, process.Launch(LAUNCH, 1000)),
         (f"0::{OWN}/{UNIT}/x.service\n", "x.service", process.Launch(LAUNCH, 1000)),
@@ -117,9 +117,13 @@ SYSTEM = process.Launch(LAUNCH)
 def test_units(
     cgroup: str, unit: str, launch: process.Launch | None, beyond: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # PID 1 is in the unit init.scope of the tree that systemd uses, and at the root of the other one.
+    own, other = (1, 0) if "name=systemd:/system" in cgroup else (0, 1)
+    tree = {0: "0:", 1: "1:name=systemd"}
+    first = f"{tree[own]}:{beyond}/init.scope\n{tree[other]}:{beyond}/\n"
     if beyond:
-        cgroup = re.sub(r":/(?=\w)", f":{beyond}/", cgroup)
-    monkeypatch.setattr(process, "read", lambda pid, _name: cgroup if pid > 1 else f"0::{beyond}/init.scope\n")
+        cgroup = cgroup.replace(":/", f":{beyond}/")
+    monkeypatch.setattr(process, "read", lambda pid, _name: cgroup if pid > 1 else first)
     assert process.unit(2) == unit
     assert process.launch_at(2) == launch
 

@@ -94,10 +94,12 @@ TEXTS = (
     ),
     Text(
         "nccl.duplicate_gpu",
-        r"Duplicate GPU detected : rank (?P<rank>\d+) and rank (?P<peer>\d+) both on CUDA device (?P<device>\w+)",
+        r"Duplicate GPU detected : rank (?P<rank>\d+) and rank (?P<peer>\d+) both on CUDA device (?P<device>\w+)"
+        r"|Multiple Ranks are using the same GPU",
         "two ranks of a node chose the same GPU",
         "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 60",
-        RUN,
+        f"{RUN}; since NCCL 2.30 `Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1 to"
+        " enable this configuration.`, without ranks: read in its source, not run",
     ),
     Text(
         "nccl.shared_memory",

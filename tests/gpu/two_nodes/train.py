@@ -1,0 +1,80 @@
+"""A run whose faults are chosen by its environment; over NCCL where there is a GPU, else over Gloo.
+
+STEPS, SIZE (floats of an all-reduce), PACE (seconds between steps), PG_TIMEOUT (seconds). FAULT is what FAULT_RANK (1)
+does at FAULT_STEP (10): mismatch (another collective), shape (another size), absent (sleeps), raise, exit. ifname: an
+interface that is not there, from the beginning. hog: takes the GPU's memory but for 200 MiB before the group is made;
+hold takes it and sleeps.
+"""
+
+import json
+import os
+import socket
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+SLEEP = 600
+
+
+def main() -> None:
+    setting = os.environ.get
+    steps, size = int(setting("STEPS", "20")), int(setting("SIZE", str(1 << 20)))
+    rank = int(os.environ["RANK"])
+    fault = setting("FAULT", "") if rank == int(setting("FAULT_RANK", "1")) else ""
+    cuda = torch.cuda.is_available()
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
+    if fault == "ifname":
+        os.environ["NCCL_SOCKET_IFNAME"] = os.environ["GLOO_SOCKET_IFNAME"] = "none0"
+    if cuda:
+        torch.cuda.set_device(device)
+    if fault in ("hog", "hold"):
+        free, total = torch.cuda.mem_get_info()
+        held = torch.empty(free - (200 << 20), dtype=torch.uint8, device=device)
+        print(f"rank {rank} holds {held.numel() >> 20} of {total >> 20} MiB", flush=True)
+        if fault == "hold":
+            time.sleep(SLEEP)
+    limit = timedelta(seconds=float(setting("PG_TIMEOUT", "600")))
+    dist.init_process_group("nccl" if cuda else "gloo", timeout=limit)
+    world = dist.get_world_size()
+    nccl = ".".join(map(str, torch.cuda.nccl.version())) if cuda else "-"
+    print(
+        f"rank {rank}/{world} on {socket.gethostname()}: {dist.get_backend()}, torch {torch.__version__}, NCCL {nccl}"
+    )
+    began, times = time.monotonic(), []
+    for step in range(1, steps + 1):
+        if fault and step == int(setting("FAULT_STEP", "10")):
+            print(f"rank {rank}: now {fault}", flush=True)
+            misbehave(fault, size, world, device)
+        numbers = torch.full((size,), float(rank + 1), device=device)
+        at = time.monotonic()
+        dist.all_reduce(numbers)
+        total = numbers[0].item()
+        times.append(time.monotonic() - at)
+        if total != world * (world + 1) / 2:
+            raise RuntimeError(f"step {step}: the sum is {total}")
+        rate = step / (time.monotonic() - began)
+        event = {"event": "step", "step": step, "steps": steps, "loss": total, "samples_per_second": rate}
+        print("@muster " + json.dumps(event), flush=True)
+        time.sleep(float(setting("PACE", "0")))
+    times.sort()
+    print(f"rank {rank}: {steps} all-reduces of {size * 4 / 1e6:.1f} MB, median {times[len(times) // 2] * 1e3:.2f} ms")
+    dist.destroy_process_group()
+
+
+def misbehave(fault: str, size: int, world: int, device: torch.device) -> None:
+    if fault == "mismatch":
+        dist.all_gather([torch.empty(size, device=device) for _ in range(world)], torch.ones(size, device=device))
+    elif fault == "shape":
+        dist.all_reduce(torch.ones(size // 2, device=device))
+    elif fault == "absent":
+        time.sleep(SLEEP)
+    elif fault == "raise":
+        raise RuntimeError("this sample is broken")
+    elif fault == "exit":
+        os._exit(3)
+
+
+if __name__ == "__main__":
+    main()
