@@ -41,6 +41,7 @@ def run(*words: object, home: Path, folder: Path, collections: Path | None = Non
         [str(word) for word in words],
         cwd=folder,
         env={**bare, "HOME": str(home)},
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,

@@ -14,15 +14,13 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure
 
 from acting import Programs
-from cases import document_of
+from firewall_looks import LOOKS
 from muster_controller.network import guard
 from muster_controller.playbook.node_error import NodeError
-from paths import ROOT
 
 if TYPE_CHECKING:
     from acting import World
 
-FIREWALL = {path.stem: document_of(path) for path in (ROOT / "tests/unit/firewall/recorded").glob("*.yml")}
 SETTLED = {"undone": True, "failed": []}
 CUT_OFF = NodeError("no route to host", reachable=False)
 
@@ -48,7 +46,7 @@ def world(world: World) -> World:
 
 def firewall(name: str, listens: int = 0, *, guarded: bool = False) -> dict[str, Any]:
     """listens: a port on which somebody serves others."""
-    look = {**copy.deepcopy(FIREWALL[name]), "guarded": guarded}
+    look = {**copy.deepcopy(LOOKS[name]), "guarded": guarded}
     if listens:
         look["said"]["listeners"]["out"] += (
             f'tcp LISTEN 0 128 0.0.0.0:{listens} 0.0.0.0:* users:(("web",pid=99,fd=3))\n'

@@ -14,20 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cases import cases, document_of, documents_of
+from cases import cases
+from firewall_looks import LOOKS
 from muster.firewall import judge
 from muster.firewall import look as firewall_look
 from muster.firewall import plan as firewall_plan
 from muster.firewall.model import Allowed, Request, RequestError
-from recordings import patched
 
 if TYPE_CHECKING:
     from muster.verdict.finding import Finding
 
 HERE = Path(__file__).parent
-BARE = (HERE / "recorded/bare.yml").read_text()
-(FINISHED,) = documents_of(patched(BARE, (HERE / "recorded/finished.yml.patch").read_text()))
-LOOKS = {"bare": document_of(HERE / "recorded/bare.yml"), "finished": FINISHED}
 PLACES = {
     "iptables": ("said", "iptables", "out"),
     "ip6tables": ("said", "ip6tables", "out"),

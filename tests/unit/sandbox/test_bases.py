@@ -115,7 +115,7 @@ def test_a_base_is_made_of_sources_whose_keys_are_known(
 ) -> None:
     """With tools that print what a test says, and a keyring of nobody's."""
     ran: list[tuple[tuple[str, ...], float]] = []
-    printed = {"apt-get": "Debian|http://deb.debian.org/debian|stable|bookworm|main\n"}
+    printed = {"apt-get": "Debian|http://deb.example.org/debian|stable|bookworm|main\n"}
     code = 0
 
     def run(*command: str, timeout: float = 120.0, **more: str) -> subprocess.CompletedProcess[str]:
@@ -140,7 +140,7 @@ def test_a_base_is_made_of_sources_whose_keys_are_known(
         *("--include=apt,ca-certificates,curl,jq", f"--aptopt={tmp_path}/context/apt.conf"),
         "--dpkgopt=force-unsafe-io",
     )
-    assert "http://deb.debian.org/debian" in (tmp_path / "sources").read_text()
+    assert "http://deb.example.org/debian" in (tmp_path / "sources").read_text()
     # Of a mirror the keys are known, and the machine has them in their usual place.
     ran.clear()
     assert recipe.bootstrap(tmp_path, "ubuntu24.04", "http://mirror/ubuntu/") == tmp_path / "base.tar"
