@@ -40,7 +40,8 @@ def page(stages: Sequence[str], kept: Mapping[str, float], tests: Mapping[str, S
         if stage not in kept:
             continue
         parts.append(f"## {stage}: {clock(kept[stage])}\n")
-        parts.append("\n".join(["| test | s |", "|---|---|", *rows(tests.get(stage, []))]) + "\n")
+        if found := tests.get(stage):
+            parts.append("\n".join(["| test | s |", "|---|---|", *rows(found)]) + "\n")
     return "\n".join(parts)
 
 
