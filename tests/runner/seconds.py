@@ -36,9 +36,7 @@ def read_seconds(report: Path) -> Seconds:
 def page(stages: Sequence[str], kept: Mapping[str, float], tests: Mapping[str, Seconds]) -> str:
     """Build the page. kept: seconds of each stage as a whole. tests: those of each stage."""
     parts = [HEAD.format(least=LEAST)]
-    for stage in stages:
-        if stage not in kept:
-            continue
+    for stage in (one for one in stages if one in kept):
         parts.append(f"## {stage}: {clock(kept[stage])}\n")
         if found := tests.get(stage):
             parts.append("\n".join(["| test | s |", "|---|---|", *rows(found)]) + "\n")
