@@ -6,7 +6,7 @@ who is quarantined and why. Beside it, of what earlier runs kept, the last smoke
 health and the last drift. A node that does not answer is a row like the others, and is waited for no longer than
 wait. Logs in as the inventory says and needs no root. Where a launch runs on a node with GPUs on which nobody
 computes, only root sees whether it has them; it is asked then, and by nobody who launches for themselves (role
-launch_users). What was not looked at is said to be unknown. The same as JSON is kept in
+launch_users). What was not checked is reported as unknown. The same as JSON is kept in
 artifacts/<cluster>/status.json.
 
 status: What the screen says, as docs/living_with_it.md has it.
@@ -56,7 +56,7 @@ SHORTEST = 1.0  # seconds between two screens
 
 class ActionModule(ControllerAction):
     OPTIONS: ClassVar[Options] = {
-        # Whether the screen is shown anew until somebody interrupts.
+        # Whether the screen is refreshed until interrupted.
         "watch": {"type": "bool", "default": False},
         # From one screen to the next, with watch.
         "seconds": {"type": "float", "default": 5.0},

@@ -7,7 +7,7 @@ nothing there, and renews no lease. A diagnosis that says unknown is a diagnosis
 Contacts every node by the connection that the inventory gives it; use it with run_once.
 
 diagnosis: As in diagnosis.json: word (confirmed, likely or unknown), lines for people, causes with their proofs,
-    candidates, also_seen, what was ruled out (ruled_out), symptoms, and why nodes were not looked at (not_looked).
+    candidates, also_seen, what was ruled out (ruled_out), symptoms, and why nodes were not checked (not_looked).
 artifacts: Folder on the controller with diagnosis.json and evidence.json.
 said: Why there is nothing to diagnose.
 """

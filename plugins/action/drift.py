@@ -56,7 +56,7 @@ class ActionModule(ControllerAction):
         "repair": {"type": "bool", "default": False},
         # Whether what is there now is taken as what was last installed.
         "accept": {"type": "bool", "default": False},
-        # Whether Rmsg is what is in drift.json, and no table.
+        # Whether msg is what is in drift.json, and no table.
         "json": {"type": "bool", "default": False},
     }
 

@@ -3,7 +3,7 @@
 Logs in as the inventory says, by a connection that shares nothing with those that are open, becomes root there, and
 runs a program. Fails where that does not work.
 
-msg: What came of it.
+msg: The result.
 """
 
 from __future__ import annotations

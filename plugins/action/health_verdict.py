@@ -3,11 +3,11 @@
 Puts together the looks of nccl_health, the links of net_probe, the rails of rdma_rails and what must be the same on
 every node, where the majority is right and the odd node is named. Without a majority, as with two nodes, all are
 shown. Keeps health/<node>.json, network.json, rails.json where there are rails, and the run's verdict.json on the
-controller. Never fails. What stands against a launch is returned in Rrefusal. Contacts no node; use it with run_once.
+controller. Never fails. What blocks a launch is returned in refusal. Contacts no node; use it with run_once.
 
 msg: What was found, the worst first, and what could not be looked at.
 verdict: The verdict of the run so far.
-refusal: One sentence for each cause that stands against a launch, with what fixes it; empty when none does.
+refusal: One sentence for each cause that blocks a launch, with what fixes it; empty when none does.
 metrics: What node_exporter's textfile collector may be given, by node.
 artifacts: Folder on the controller that has what was found.
 """

@@ -5,7 +5,7 @@ given. Writes inventory/NAME/hosts.yml, and copies the options of inventory/lab 
 never written over. Says all that is wrong with the list at once, and what is to be done next. Runs on the controller,
 and contacts no node.
 
-outcome: What came of it, in a sentence.
+outcome: The result, in a sentence.
 """
 
 from __future__ import annotations

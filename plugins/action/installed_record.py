@@ -24,7 +24,7 @@ from muster_controller.playbook.action import ControllerAction, Options
 
 class ActionModule(ControllerAction):
     OPTIONS: ClassVar[Options] = {
-        # What alone is written down anew, such as environment.
+        # What alone is written again, such as environment.
         "parts": {"type": "list", "elements": "str", "default": []},
     }
 

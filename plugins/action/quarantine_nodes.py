@@ -6,7 +6,7 @@ node that answers is given a copy, by which a launch is refused that follows an 
 such as an older copy of it. A launch that runs on a node is named, and left alone. Use it with run_once. Nodes are
 contacted by the connections that the inventory gives them.
 
-outcome: What came of it, in one sentence.
+outcome: The result, in one sentence.
 silent: By node that did not answer, why.
 running: Sentences on launches that run on these nodes.
 """

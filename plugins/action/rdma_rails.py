@@ -1,4 +1,4 @@
-"""Tries RDMA between all nodes, and judges what came of it.
+"""Tries RDMA between all nodes, and evaluates the results.
 
 Has the adapters that NCCL would use (NCCL_IB_HCA) talk to those of the same rail on other nodes with verbs, under the
 GID, partition and traffic class that NCCL would use, as the training user. First ibv_rc_pingpong, which compares what

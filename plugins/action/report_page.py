@@ -1,4 +1,4 @@
-"""Write the page of a run anew.
+"""Write the report of a run again.
 
 Reads what a run left in artifacts/<cluster>/<run>/ and writes report.html there. A run writes its own page when it
 ends. This is for one that was interrupted. Runs on the controller and contacts no node.

@@ -6,7 +6,7 @@ launch with one of them runs, as all nodes say that answer. The nodes themselves
 the inventory no more is no error, so that a run that was cut off is finished by running again. What the other nodes
 know of it is forgotten by the roles cluster_hosts, ssh_mesh and firewall. Use it with run_once.
 
-outcome: What came of it, in one sentence.
+outcome: The result, in one sentence.
 unfinished: What holds for the other nodes until they have forgotten it, and the command for that.
 silent: By node that did not say which launches it has, why.
 """

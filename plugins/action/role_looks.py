@@ -3,7 +3,7 @@
 Takes the first look of each role of the step on all nodes of the play, in one round trip, and judges it as the roles
 do. On the road it looks for the steps behind this one as well, and keeps that in the folder of the run. A role is
 excused from a node where nothing differs. Where the look came to nothing, or cannot be taken so, the role comes and
-looks by itself. A node to which a role comes is looked at anew before the next step. With cluster_full every role
+looks by itself. A node to which a role comes is checked again before the next step. With cluster_full every role
 comes to every node, whatever was seen, and what was remembered is compared.
 
 content: The nodes to which no role of the step comes.

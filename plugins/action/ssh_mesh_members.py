@@ -4,7 +4,7 @@ Takes what ssh_mesh_key found on each node of the group gpu_nodes in this run, a
 inventory. Done once on the controller, because a template over 200 nodes would be worked out 200 times. Runs on the
 controller and contacts no node.
 
-members: Every node, with its address, its keys, and whether it was looked at in this run.
+members: Every node, with its address, its keys, and whether it was checked in this run.
 refusals: Nodes whose key is another node's as well, with what is wrong and what to type.
 """
 
