@@ -102,8 +102,8 @@ class ActionModule(ControllerAction):
             result.update(failed=True, msg="\n".join([verdict["summary"], *shown]))
         return result
 
-    def past(self, book: Path, folder: Path) -> baseline.Past:
-        return baseline.Past(
+    def past(self, book: Path, folder: Path) -> baseline.AcceptanceHistory:
+        return baseline.AcceptanceHistory(
             read_json(book),
             run=folder.name,
             date=dt.datetime.now().astimezone().isoformat(timespec="seconds"),

@@ -61,5 +61,5 @@ class ActionModule(ControllerAction):
         return {**result, "verdict": add_verdict(folder, said_of_it, instead_of=("launch.",))}
 
 
-def launch_of(launch: Mapping[str, Any]) -> comparison.Launch:
-    return comparison.Launch(launch["plan"], launch["events"])
+def launch_of(launch: Mapping[str, Any]) -> comparison.ComparedLaunch:
+    return comparison.ComparedLaunch(launch["plan"], launch["events"])

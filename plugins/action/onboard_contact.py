@@ -93,7 +93,7 @@ def has_password(node: NodeConnection) -> bool:
     return node.connection.transport == "ssh" and bool(node.connection.get_option("password"))
 
 
-def sentence(row: trust.Row, project: str, node: Mapping[str, Any]) -> str:
+def sentence(row: trust.HostKeyDecision, project: str, node: Mapping[str, Any]) -> str:
     """Why the host key keeps this node out; "" where it does not."""
     if row.state == "no answer":
         return f"it does not answer: {row.why}"

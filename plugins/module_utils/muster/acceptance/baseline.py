@@ -56,7 +56,7 @@ CHECKS = (REGRESSION, ACCEPTED)
 
 
 @dataclass(frozen=True)
-class Past:
+class AcceptanceHistory:
     """book: acceptance.json as it is. run, date: of this run. accept: whether it is requested. severity: of a drop.
 
     looks: what health saw on each node in this run, where it looked.
@@ -100,7 +100,7 @@ class Drop:
         return 100 * (self.metric.value / self.before - 1)
 
 
-def settle(reports: Reports, smoke: Mapping[str, Any], past: Past, wrong: Sequence[str]) -> Settled:
+def settle(reports: Reports, smoke: Mapping[str, Any], past: AcceptanceHistory, wrong: Sequence[str]) -> Settled:
     """Compare, accept or refuse. wrong: what stands against this run, in words; empty where it is healthy."""
     measured = metrics(smoke)
     layout = layout_of(reports)
@@ -225,7 +225,11 @@ def _refused(head: str, wrong: Sequence[str]) -> Finding:
 
 
 def _accepted(
-    reports: Reports, smoke: Mapping[str, Any], measured: Mapping[str, Metric], past: Past, layout: Mapping[str, Any]
+    reports: Reports,
+    smoke: Mapping[str, Any],
+    measured: Mapping[str, Metric],
+    past: AcceptanceHistory,
+    layout: Mapping[str, Any],
 ) -> dict[str, Any]:
     given = asdict(reports.bounds)
     lost = {f"{kind}_may_lose": bound_of(kind, reports.plan["backend"], []) for kind in KINDS}
@@ -241,7 +245,7 @@ def _accepted(
     }
 
 
-def _remembered(state: Mapping[str, Any], measured: Mapping[str, Metric], past: Past) -> dict[str, Any]:
+def _remembered(state: Mapping[str, Any], measured: Mapping[str, Metric], past: AcceptanceHistory) -> dict[str, Any]:
     """The state with this healthy run in its history, and with what was not measured when it was accepted."""
     values = state.get("values")
     known = {key for _, key, _ in _pairs(measured, state)}
@@ -253,13 +257,13 @@ def _remembered(state: Mapping[str, Any], measured: Mapping[str, Metric], past: 
     }
 
 
-def _kept(metric: Metric, past: Past) -> dict[str, Any]:
+def _kept(metric: Metric, past: AcceptanceHistory) -> dict[str, Any]:
     kind = KINDS[metric.kind]
     about_it = {"unit": kind.unit, "higher_is_better": kind.higher_is_better, "run": past.run}
     return {**{key: value for key, value in metric._asdict().items() if key != "key"}, **about_it}
 
 
-def _in_history(measured: Mapping[str, Metric], past: Past) -> dict[str, Any]:
+def _in_history(measured: Mapping[str, Metric], past: AcceptanceHistory) -> dict[str, Any]:
     values = {identity: metric.value for identity, metric in measured.items()}
     return {"run": past.run, "date": past.date, "values": values}
 

@@ -32,7 +32,7 @@ from .summary import summary
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..verdict.check import Judged
+    from ..verdict.check import CheckResults
     from ..verdict.finding import Verdict
     from .reports import Reports
 
@@ -56,7 +56,7 @@ SUBJECTS = (
 MEASURED = (device, collectives, bandwidth, transport, stragglers, scaling, soak)
 
 
-def judge(reports: Reports) -> Judged:
+def judge(reports: Reports) -> CheckResults:
     return collect(said for subject in SUBJECTS for said in subject.judge(reports))
 
 
@@ -100,7 +100,10 @@ def rank_of(reports: Reports, rank: int) -> dict[str, Any]:
 
 
 def verdict(
-    reports: Reports, launch: dict[str, Any], events: list[dict[str, Any]], past: baseline.Past | None = None
+    reports: Reports,
+    launch: dict[str, Any],
+    events: list[dict[str, Any]],
+    past: baseline.AcceptanceHistory | None = None,
 ) -> Verdict:
     return concluded(reports, launch, events, past).verdict
 
@@ -114,7 +117,10 @@ class Conclusion(NamedTuple):
 
 
 def concluded(
-    reports: Reports, launch: dict[str, Any], events: list[dict[str, Any]], past: baseline.Past | None = None
+    reports: Reports,
+    launch: dict[str, Any],
+    events: list[dict[str, Any]],
+    past: baseline.AcceptanceHistory | None = None,
 ) -> Conclusion:
     """The launch's verdict with the test's findings added, and what was measured; against the accepted state where
     past is given.

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .model import Plan, Request, Seen
+    from .model import BaselinePlan, BaselineRequest, BaselineState
 
 _FIELDS = ("Package: ", "Status: ", "Version: ")
 
 
-def plan_packages(plan: Plan, request: Request, seen: Seen) -> None:
+def plan_packages(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState) -> None:
     plan.problems += [
         f"{name} {seen.packages[name]} is installed: {why}"
         for name, why in request.refused.items()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from .model import Account, File, Plan, Request, Seen, SeenAccount, may
+from .model import AccountState, BaselineAccount, BaselineFile, BaselinePlan, BaselineRequest, BaselineState, may
 from .packages import plan_packages
 from .sysctl import plan_sysctl, sysctl_text
 from .units import plan_units
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _RULE = re.compile(r"\s+\(([^):]*)[^)]*\)\s*(.*)")
 
 
-def make_plan(request: Request, seen: Seen, *, verifies: bool = False) -> Plan:
-    plan = Plan()
+def make_plan(request: BaselineRequest, seen: BaselineState, *, verifies: bool = False) -> BaselinePlan:
+    plan = BaselinePlan()
     plan_packages(plan, request, seen)
     _files(plan, request, seen, verifies=verifies)
     plan_sysctl(plan, request, seen)
@@ -31,10 +31,10 @@ def make_plan(request: Request, seen: Seen, *, verifies: bool = False) -> Plan:
     return plan
 
 
-def _files(plan: Plan, request: Request, seen: Seen, *, verifies: bool) -> None:
+def _files(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState, *, verifies: bool) -> None:
     files = list(request.files)
     if request.sysctl_file and request.sysctl:
-        files.append(File(request.sysctl_file, sysctl_text(request.sysctl, seen.sysctl), by_effect=True))
+        files.append(BaselineFile(request.sysctl_file, sysctl_text(request.sysctl, seen.sysctl), by_effect=True))
     for file in files:
         if verifies and file.by_effect:
             continue
@@ -56,7 +56,7 @@ def _files(plan: Plan, request: Request, seen: Seen, *, verifies: bool) -> None:
         plan.differences.append(sentence)
 
 
-def _manager(plan: Plan, request: Request, seen: Seen) -> None:
+def _manager(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState) -> None:
     for name, wanted in request.manager.items():
         live = seen.manager.get(name)
         if live is None:
@@ -66,7 +66,7 @@ def _manager(plan: Plan, request: Request, seen: Seen) -> None:
             plan.differs(f"{name} of systemd is {live} and not {wanted}", f"systemd {name}", live, wanted)
 
 
-def _user(plan: Plan, request: Request, seen: Seen) -> None:
+def _user(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState) -> None:
     user = request.user
     if user is None:
         return
@@ -91,7 +91,7 @@ def _is_everything(line: str) -> bool:
     return any(re.sub(r"^([A-Z_]+:\s*)*", "", command.strip()) == "ALL" for command in found[2].split(","))
 
 
-def _refusals(user: Account, account: SeenAccount) -> Iterable[str]:
+def _refusals(user: BaselineAccount, account: AccountState) -> Iterable[str]:
     """An account that exists is the site's own: it is judged, never altered."""
     admin = [group for group in account.groups if group in user.never_in]
     sudo = any(map(_is_everything, account.sudo.splitlines())) if user.never_in else False

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from .model import Key, Plan, Request, Seen
+    from .model import BaselinePlan, BaselineRequest, BaselineState, SysctlKey
 
 
-def plan_sysctl(plan: Plan, request: Request, seen: Seen) -> None:
+def plan_sysctl(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState) -> None:
     for key in request.sysctl:
         live = seen.sysctl.get(key.key)
         if live is None:
@@ -27,7 +27,7 @@ def plan_sysctl(plan: Plan, request: Request, seen: Seen) -> None:
         plan.differs(f"{key.key} is {shown} and not {wanted}", key.key, shown, wanted)
 
 
-def sysctl_value(key: Key, live: str | None) -> str:
+def sysctl_value(key: SysctlKey, live: str | None) -> str:
     """What the key must be: never less than what somebody else has set where more is meant, nor without their ports."""
     if live is None or key.rule == "equal":
         return key.value
@@ -54,7 +54,7 @@ def ports(text: str) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
-def sysctl_text(keys: Iterable[Key], live: Mapping[str, str | None]) -> str:
+def sysctl_text(keys: Iterable[SysctlKey], live: Mapping[str, str | None]) -> str:
     """The text of the file in /etc/sysctl.d. The minus lets a boot go on where a key does not exist."""
     lines = ["# Written by Muster. What was higher on this machine, or reserved by somebody else, was taken over.\n"]
     for key in keys:

@@ -10,14 +10,14 @@ from .packages import chosen
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .model import Plan, Request, Seen, Unit, UnitState, UnitStep
+    from .model import BaselinePlan, BaselineRequest, BaselineState, BaselineUnit, BaselineUnitStep, UnitState
 
 # As `systemctl show` has it for a unit that starts with the system, or that another one starts.
 _ENABLED = frozenset({"enabled", "enabled-runtime", "static", "alias", "indirect", "generated", "linked"})
 _RUNS = frozenset({"active", "activating", "reloading"})
 
 
-def plan_units(plan: Plan, request: Request, seen: Seen) -> None:
+def plan_units(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState) -> None:
     logind_differs = [name for name, wanted in request.login.items() if seen.login.get(name, wanted) != wanted]
     for unit in request.units:
         name = unit_name(unit, request, seen.packages)
@@ -30,7 +30,7 @@ def plan_units(plan: Plan, request: Request, seen: Seen) -> None:
         if state.get("LoadState") == "masked":
             plan.skip(name, f"somebody has masked it. To have it run: systemctl unmask {name}")
             continue
-        todo: UnitStep = {"name": name, "enabled": unit.enabled, "active": unit.active, "restart": False}
+        todo: BaselineUnitStep = {"name": name, "enabled": unit.enabled, "active": unit.active, "restart": False}
         why = []
         if unit.enabled and state.get("UnitFileState") not in _ENABLED:
             why.append("does not start with the system")
@@ -51,7 +51,7 @@ def plan_units(plan: Plan, request: Request, seen: Seen) -> None:
             plan.differs(f"{name} {' and '.join(why)}", name, ", ".join(why), shown)
 
 
-def _is_older(state: UnitState, path: str, plan: Plan, seen: Seen) -> bool:
+def _is_older(state: UnitState, path: str, plan: BaselinePlan, seen: BaselineState) -> bool:
     """Whether the unit was started before the file was changed, or is going to be."""
     if path in {file.path for file in plan.files}:
         return True
@@ -60,7 +60,7 @@ def _is_older(state: UnitState, path: str, plan: Plan, seen: Seen) -> bool:
     return changed is not None and state.get("Started", 0.0) < changed <= seen.now
 
 
-def unit_name(unit: Unit, request: Request, installed: Iterable[str]) -> str:
+def unit_name(unit: BaselineUnit, request: BaselineRequest, installed: Iterable[str]) -> str:
     """The unit's name: the one that comes with the package that is there, or will be."""
     if not unit.of:
         return unit.name

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ..verdict.finding import Skipped
-    from .model import Difference, Origin
+    from .model import DriftDifference, Origin
 
 NOT_DRIFT = "muster"
 AS_PLANNED = "is as the inventory wants it"
@@ -22,7 +22,7 @@ AS_INSTALLED = "is as it was last installed"
 class Drifted(NamedTuple):
     """A difference, and where it comes from."""
 
-    difference: Difference
+    difference: DriftDifference
     origin: Origin
 
 

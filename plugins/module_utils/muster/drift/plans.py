@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..road.steps import STEPS
 from . import checks
-from .model import Difference, Subject
+from .model import DriftDifference, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -55,9 +55,9 @@ MOST_SHOWN = 3  # lines of a diff
 LONGEST = 70  # characters of a line that a sentence quotes
 
 
-def differences(said: Iterable[Taken]) -> list[Difference]:
+def differences(said: Iterable[Taken]) -> list[DriftDifference]:
     """One for each thing that differs, each once."""
-    found: dict[tuple[str, str, str], Difference] = {}
+    found: dict[tuple[str, str, str], DriftDifference] = {}
     for one in said:
         if one["unreachable"]:
             continue
@@ -75,7 +75,7 @@ def stopped_at(said: Iterable[Taken]) -> dict[str, str]:
     return {one["node"]: TAGS.get(one["role"], "") for one in said if one["failed"]}
 
 
-def _planned(one: Taken) -> Iterator[Difference]:
+def _planned(one: Taken) -> Iterator[DriftDifference]:
     if not one["changed"]:
         return
     own = [each for each in one["sentences"] if not each.endswith(FOLLOWS)]
@@ -90,7 +90,7 @@ def _planned(one: Taken) -> Iterator[Difference]:
         yield from _by_its_diff(one)
 
 
-def _sentence(one: Taken, sentence: str) -> Difference:
+def _sentence(one: Taken, sentence: str) -> DriftDifference:
     paths = tuple(Subject("file", path) for path in dict.fromkeys(PATH.findall(sentence)))
     unit = UNIT.match(sentence)
     package = next((name for name in map(_name, one["packages"]) if sentence.startswith(f"{name} is ")), "")
@@ -118,7 +118,7 @@ def _sentence(one: Taken, sentence: str) -> Difference:
     return _of(one, check, what, observed, expected, (*paths, *_others(one, sentence)))
 
 
-def _by_its_diff(one: Taken) -> Iterator[Difference]:
+def _by_its_diff(one: Taken) -> Iterator[DriftDifference]:
     check = OF_ROLE.get(one["role"], checks.STACK)
     for header, (there, wanted) in one["sides"].items():
         path = header if PATH.fullmatch(header) else ""
@@ -132,7 +132,7 @@ def _by_its_diff(one: Taken) -> Iterator[Difference]:
         yield _of(one, check, f"“{one['task']}” would change something", "", "", _others(one, ""))
 
 
-def _refusals(one: Taken) -> Iterator[Difference]:
+def _refusals(one: Taken) -> Iterator[DriftDifference]:
     for said in filter(None, (text.removeprefix("- ").strip() for text in one["message"].splitlines())):
         line = said.removeprefix(f"{one['node']}: ")
         rights = RIGHTS.search(line)
@@ -154,10 +154,10 @@ def _of(
     expected: str,
     subjects: tuple[Subject, ...],
     value: str = "",
-) -> Difference:
+) -> DriftDifference:
     # Nothing that a run does takes these away.
     tag = "" if check in (checks.REFUSED, checks.ACCOUNT) and one["failed"] else TAGS.get(one["role"], "")
-    return Difference(one["node"], check, what, observed, expected, tag, subjects, value)
+    return DriftDifference(one["node"], check, what, observed, expected, tag, subjects, value)
 
 
 def _package(name: str) -> tuple[Subject, ...]:

@@ -12,7 +12,7 @@ from . import checks, installed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .model import Difference
+    from .model import DriftDifference
 
 # A connection may be cut, a driver replaced or files taken away: not under a launch.
 DISTURBING = (
@@ -32,14 +32,14 @@ class Repair(NamedTuple):
     nodes: tuple[str, ...]
 
 
-class Plan(NamedTuple):
+class RepairPlan(NamedTuple):
     """left: what is not repaired, and why."""
 
     repairs: list[Repair]
     left: list[str]
 
 
-def condemned(failed: Sequence[Difference], nodes: Sequence[str]) -> dict[str, list[str]]:
+def condemned(failed: Sequence[DriftDifference], nodes: Sequence[str]) -> dict[str, list[str]]:
     """By node, the parts of its environment that were changed in a way that the step pytorch does not see.
 
     It builds anew once what pip wrote down of one of them is gone.
@@ -51,7 +51,7 @@ def condemned(failed: Sequence[Difference], nodes: Sequence[str]) -> dict[str, l
     return found
 
 
-def by_hand(one: Difference) -> str:
+def by_hand(one: DriftDifference) -> str:
     """What brings back a package's version, where no step does; empty where this does not know. A kernel is left: the
     newest one has the security fixes."""
     name = next((each.name for each in one.subjects if each.kind == "package"), "")
@@ -71,8 +71,8 @@ def by_hand(one: Difference) -> str:
 
 
 def plan(
-    failed: Sequence[Difference], busy: Mapping[str, Sequence[str]], order: Sequence[str], reached: Sequence[str]
-) -> Plan:
+    failed: Sequence[DriftDifference], busy: Mapping[str, Sequence[str]], order: Sequence[str], reached: Sequence[str]
+) -> RepairPlan:
     """failed: what drifted. busy: the launches of each node that runs some. order: of the steps. reached: nodes.
 
     Keys and logins between nodes are put back with all nodes that answer: what one knows of another, it has from there.
@@ -99,4 +99,4 @@ def plan(
             repairs[-1] = Repair((*repairs[-1].tags, tag), nodes)
         else:
             repairs.append(Repair((tag,), nodes))
-    return Plan(repairs, left)
+    return RepairPlan(repairs, left)

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .model import Opening, RequestError
+from .model import FirewallRequestError, Opening
 
 if TYPE_CHECKING:
-    from .look import Look
-    from .model import Request
+    from .look import FirewallState
+    from .model import FirewallRequest
 
 
-def training_interface(request: Request, look: Look) -> str:
-    """The interface on which the peers come in. Raises RequestError."""
+def training_interface(request: FirewallRequest, look: FirewallState) -> str:
+    """The interface on which the peers come in. Raises FirewallRequestError."""
     found = request.interface or look.interfaces.get(request.address, "")
     if not found:
-        raise RequestError(
+        raise FirewallRequestError(
             f"cluster_address {request.address} is on none of the node's interfaces: correct it, or name the interface"
             " on which the peers come in (cluster_interface)."
         )
     return found
 
 
-def ssh_openings(look: Look) -> list[Opening]:
-    """The way in. Raises RequestError."""
+def ssh_openings(look: FirewallState) -> list[Opening]:
+    """The way in. Raises FirewallRequestError."""
     if not look.ssh_ports:
-        raise RequestError("no port of ssh was found on the node, and nothing is closed before one is known.")
+        raise FirewallRequestError("no port of ssh was found on the node, and nothing is closed before one is known.")
     return [Opening(("tcp",), ((port, port),), "", "", "ssh") for port in look.ssh_ports]
 
 
-def openings(request: Request, look: Look) -> list[Opening]:
-    """Everything that may come in, ssh first. Raises RequestError."""
+def openings(request: FirewallRequest, look: FirewallState) -> list[Opening]:
+    """Everything that may come in, ssh first. Raises FirewallRequestError."""
     found = ssh_openings(look)
     interface = training_interface(request, look)
     ports = request.launch_ports if request.tight else ()

@@ -11,14 +11,14 @@ from .table import Branch, numbers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .nodes import Case, Node
+    from .nodes import GpuNode, StackCase
 
 
 # One of two ways out: a release of PyTorch for the driver that is there is the other.
 REPLACE = "Set nvidia_driver_replace to true to have the driver replaced"
 
 
-def choose_branch(case: Case, floor: str) -> tuple[Branch | None, list[Refusal]]:
+def choose_branch(case: StackCase, floor: str) -> tuple[Branch | None, list[Refusal]]:
     """Return the branch that drives every GPU at this floor of CUDA's, or what stands against the first choice.
 
     A driver that is not ours to install, or that works and is kept, is judged as it is; where all are such, the oldest
@@ -38,7 +38,7 @@ def choose_branch(case: Case, floor: str) -> tuple[Branch | None, list[Refusal]]
     return None, refusals + first
 
 
-def _oldest(case: Case) -> Branch | None:
+def _oldest(case: StackCase) -> Branch | None:
     """Return the oldest branch that is there; one that the table does not have is known by its number alone."""
     node = min(case.nodes, key=lambda node: numbers(node.seen.driver or "0"), default=None)
     if node is None or not node.installed_branch:
@@ -52,7 +52,7 @@ def ended(branch: Branch, month: str) -> bool:
     return bool(branch.until) and branch.until < month
 
 
-def _judge_theirs(node: Node, floor: str) -> Iterator[Refusal]:
+def _judge_theirs(node: GpuNode, floor: str) -> Iterator[Refusal]:
     theirs = node.seen.driver
     if not theirs and node.seen.container:
         yield Refusal(node.name, "it is a container, and its host has no driver", "Install one on the host")
@@ -64,7 +64,7 @@ def _judge_theirs(node: Node, floor: str) -> Iterator[Refusal]:
         yield Refusal(node.name, f"its driver is {theirs}, and this CUDA needs {floor} or newer", fix)
 
 
-def _branches_to_try(case: Case) -> list[int]:
+def _branches_to_try(case: StackCase) -> list[int]:
     """Return what is requested; else what the first node's source has, without a step back from what is installed."""
     if case.request.driver:
         return [int(case.request.driver.partition(".")[0])]
@@ -79,7 +79,7 @@ def _branches_to_try(case: Case) -> list[int]:
     return sorted(there, key=rank)
 
 
-def _against(case: Case, number: int, node: Node, floor: str) -> Iterator[Refusal]:
+def _against(case: StackCase, number: int, node: GpuNode, floor: str) -> Iterator[Refusal]:
     source = source_of(case, node)
     there = node.system.branches[source]
     if number not in there:
@@ -91,7 +91,7 @@ def _against(case: Case, number: int, node: Node, floor: str) -> Iterator[Refusa
         yield Refusal(node.name, f"driver {number} does not fit: {why}", "")
 
 
-def _unfit(case: Case, branch: Branch, node: Node, floor: str) -> Iterator[str]:
+def _unfit(case: StackCase, branch: Branch, node: GpuNode, floor: str) -> Iterator[str]:
     exact = case.request.driver if "." in case.request.driver else ""
     if numbers(exact or branch.newest) < numbers(floor):
         yield f"its CUDA needs {floor} or newer"

@@ -12,7 +12,7 @@ from . import packages
 from .modules import build_of, modules_of, source_of
 
 if TYPE_CHECKING:
-    from .nodes import Case, Node
+    from .nodes import GpuNode, StackCase
     from .table import Branch
 
 OPTION = "nvidia_driver_replace"
@@ -20,12 +20,12 @@ PINNING = "nvidia-driver-pinning-"
 REBOOT = "which takes a reboot"
 
 
-def with_kept(case: Case) -> Case:
+def with_kept(case: StackCase) -> StackCase:
     """Return the case with the nodes that keep their driver."""
     return replace(case, kept=frozenset(node.name for node in case.managed if _keeps(case, node)))
 
 
-def is_ours(case: Case, node: Node) -> bool:
+def is_ours(case: StackCase, node: GpuNode) -> bool:
     """Whether its driver is what would be installed there at that branch, so that nothing moves when it is managed."""
     branch = case.table.branches.get(node.installed_branch)
     if branch is None:
@@ -41,32 +41,32 @@ def is_ours(case: Case, node: Node) -> bool:
     return pinned and set(names) <= set(node.seen.packages)
 
 
-def is_maintained(case: Case, node: Node, branch: Branch) -> bool:
+def is_maintained(case: StackCase, node: GpuNode, branch: Branch) -> bool:
     """Whether what keeps the driver in order (files, units, modules for new kernels) is ours to do."""
     if node.name not in case.kept:
         return node.seen.managed
     return node.installed_branch == branch.number and is_ours(case, node)
 
 
-def _keeps(case: Case, node: Node) -> bool:
+def _keeps(case: StackCase, node: GpuNode) -> bool:
     request = case.request
     if not node.seen.works or node.seen.replaces or not _fits(request.driver, node):
         return False
     return not _asks_whence(case) or is_ours(case, node)
 
 
-def _fits(requested: str, node: Node) -> bool:
+def _fits(requested: str, node: GpuNode) -> bool:
     return not requested or requested in (node.seen.driver, str(node.installed_branch))
 
 
-def _asks_whence(case: Case) -> str:
+def _asks_whence(case: StackCase) -> str:
     """Return the option that says where the driver is to come from, or with which modules; "" for none."""
     request = case.request
     options = (("source", request.source), ("modules", request.modules), ("build", request.build))
     return next((f"gpu_stack_{name} is {value}" for name, value in options if value != "auto"), "")
 
 
-def becomes(case: Case, node: Node, branch: Branch, instead: Branch | None) -> str:
+def becomes(case: StackCase, node: GpuNode, branch: Branch, instead: Branch | None) -> str:
     """Say what happens to a node's driver. branch: of all nodes; instead: what would replace a driver that is kept."""
     seen = node.seen
     new = f"{case.request.driver or branch.number} from {source_of(case, node)}"

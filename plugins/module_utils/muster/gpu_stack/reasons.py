@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..verdict.commands import tool
 from ..verdict.words import few
 from .driver import ended
-from .model import Choice
+from .model import StackChoice
 from .modules import build_of
 from .table import numbers
 from .torch_build import Candidate, consider
@@ -16,27 +16,27 @@ from .torch_build import Candidate, consider
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .nodes import Case
-    from .table import Branch, Table
+    from .nodes import StackCase
+    from .table import Branch, VersionsTable
 
 # PyTorch comes out every two months: a table that is older than two of those misses releases.
 STALE_DAYS = 120
 
 
-def choices(case: Case, found: Candidate, branch: Branch) -> Iterator[Choice]:
+def choices(case: StackCase, found: Candidate, branch: Branch) -> Iterator[StackChoice]:
     release, variant = found.release, found.variant
-    yield Choice("PyTorch", f"{release.version}+{variant}", _why_variant(case, found))
+    yield StackChoice("PyTorch", f"{release.version}+{variant}", _why_variant(case, found))
     nccl, cudnn = release.variants[variant]
     if nccl:
-        yield Choice("NCCL", nccl, "comes with that build, and is the one that a training loads")
+        yield StackChoice("NCCL", nccl, "comes with that build, and is the one that a training loads")
     if cudnn:
-        yield Choice("cuDNN", cudnn, "comes with that build")
+        yield StackChoice("cuDNN", cudnn, "comes with that build")
     if case.given:
         floor = case.table.floors[found.cuda.partition(".")[0]]
-        yield Choice("driver", case.request.driver or str(branch.number), _why_branch(case, branch, floor))
+        yield StackChoice("driver", case.request.driver or str(branch.number), _why_branch(case, branch, floor))
 
 
-def _why_variant(case: Case, found: Candidate) -> str:
+def _why_variant(case: StackCase, found: Candidate) -> str:
     default = found.release.default
     if case.request.variant == found.variant:
         return "pytorch_variant asks for it"
@@ -45,7 +45,7 @@ def _why_variant(case: Case, found: Candidate) -> str:
     return f"instead of {default}, because {consider(case, found.release, default).refusals[0].why}"
 
 
-def _why_branch(case: Case, branch: Branch, floor: str) -> str:
+def _why_branch(case: StackCase, branch: Branch, floor: str) -> str:
     about = f"{branch.kind}, {f'supported until {branch.until}' if branch.until else 'end of support not known'}"
     if case.request.driver:
         why = "gpu_stack_driver asks for it"
@@ -56,7 +56,7 @@ def _why_branch(case: Case, branch: Branch, floor: str) -> str:
     return f"{why} ({about}); CUDA needs {floor} or newer"
 
 
-def warnings(case: Case, found: Candidate, branch: Branch) -> Iterator[str]:
+def warnings(case: StackCase, found: Candidate, branch: Branch) -> Iterator[str]:
     if ended(branch, case.month):
         yield f"Driver {branch.number} has been without security fixes since {branch.until}."
     native = case.table.natives.get(found.cuda)
@@ -86,7 +86,7 @@ def warnings(case: Case, found: Candidate, branch: Branch) -> Iterator[str]:
         )
 
 
-def stale(table: Table, today: date) -> Iterator[str]:
+def stale(table: VersionsTable, today: date) -> Iterator[str]:
     age = (today - date.fromisoformat(table.seen)).days
     if age > STALE_DAYS:
         yield f"The table of versions is {age} days old and misses newer releases: run {tool('torch_rows.py')}."

@@ -44,12 +44,12 @@ def needed(node: NodeStack, managed: Collection[str]) -> list[str]:
     return names
 
 
-def doca(uri: str, key: str) -> Repository:
+def doca(uri: str, key: str) -> StackRepository:
     """Return NVIDIA's repository for DOCA. key: the text of its key, which somebody has compared."""
     return {"name": "doca", "uri": uri if uri.endswith("/") else f"{uri}/", "key": key}
 
 
-class Repository(TypedDict, total=False):
+class StackRepository(TypedDict, total=False):
     """A repository as the module apt_repositories takes it, which documents each."""
 
     name: str
@@ -62,13 +62,18 @@ class Repository(TypedDict, total=False):
     fingerprints: list[str]
 
 
-def repository(name: str, row: Mapping[str, Any], *, uri: str, upstream: str, key: str) -> Repository:
+def repository(name: str, row: Mapping[str, Any], *, uri: str, upstream: str, key: str) -> StackRepository:
     """row: its entry in roles/gpu_stack/files/repositories.yml. uri: where it is. upstream: where NVIDIA has it, whose
     key a mirror may lack. key: the text of a key that is to be trusted instead of NVIDIA's, or "".
     """
     if "of_archive" in row:
         return {"name": name, "of_archive": row["of_archive"]}
-    wanted: Repository = {"name": name, "uri": uri, "label": row.get("label", ""), "priority": row.get("priority", 0)}
+    wanted: StackRepository = {
+        "name": name,
+        "uri": uri,
+        "label": row.get("label", ""),
+        "priority": row.get("priority", 0),
+    }
     if key:
         return {**wanted, "key": key}
     places = dict.fromkeys(urljoin(base, path) for base in (uri, upstream) for path in row["keys"])

@@ -10,9 +10,9 @@ from ..verdict.commands import tool
 from . import packages, reasons
 from .driver import REPLACE
 from .kept import becomes, is_maintained, with_kept
-from .model import Choice, NodeStack, Refusal, Stack
+from .model import NodeStack, Refusal, ResolvedStack, StackChoice
 from .modules import build_of, module_choices, module_refusals, modules_of, source_of
-from .nodes import Case, nodes_with_gpus
+from .nodes import StackCase, nodes_with_gpus
 from .table import numbers
 from .torch_build import UNASKED, choose_build, nearest
 
@@ -20,20 +20,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import date
 
-    from .model import Request, Seen
-    from .nodes import Node
-    from .table import Branch, Release, Table
+    from .model import StackNodeFacts, StackRequest
+    from .nodes import GpuNode
+    from .table import Branch, Release, VersionsTable
 
-UNTOUCHED = Choice("GPU stack", "none", "the node has no GPUs, and is left untouched")
-UNUSED = Choice("GPU stack", "none", "PyTorch for the CPU uses no GPU: what is there is left as it is")
+UNTOUCHED = StackChoice("GPU stack", "none", "the node has no GPUs, and is left untouched")
+UNUSED = StackChoice("GPU stack", "none", "PyTorch for the CPU uses no GPU: what is there is left as it is")
 HOPELESS = "No release that is known here fits: leave the node out, or give it other GPUs"
 
 
-def resolve(table: Table, request: Request, everybody: Sequence[Seen], today: date) -> Stack:
+def resolve(
+    table: VersionsTable, request: StackRequest, everybody: Sequence[StackNodeFacts], today: date
+) -> ResolvedStack:
     """Return the stack of these nodes. Nodes without GPUs get nothing but PyTorch's build for the CPU."""
     warnings = list(reasons.stale(table, today))
     nodes, refusals = nodes_with_gpus(table, everybody)
-    case = with_kept(Case(table, request, nodes, today.isoformat()[:7]))
+    case = with_kept(StackCase(table, request, nodes, today.isoformat()[:7]))
     if request.variant == "cpu" or (not nodes and not refusals):
         return replace(_without_gpus(request, everybody), warnings=tuple(warnings))
     for node in case.given:
@@ -51,12 +53,12 @@ def resolve(table: Table, request: Request, everybody: Sequence[Seen], today: da
         fix = f"Set cluster_torch_version to {min(table.releases, key=numbers)} or newer"
         refusals.append(Refusal("", f"nothing is known here of PyTorch {request.torch}", fix))
     if refusals or release is None:
-        return Stack(refusals=tuple(refusals), warnings=tuple(warnings))
+        return ResolvedStack(refusals=tuple(refusals), warnings=tuple(warnings))
     stack = _fit(case, replace(release, version=request.torch), everybody)
     return replace(stack, warnings=(*warnings, *stack.warnings))
 
 
-def _unknown_toolkits(table: Table, request: Request) -> Iterator[Refusal]:
+def _unknown_toolkits(table: VersionsTable, request: StackRequest) -> Iterator[Refusal]:
     known = table.cuda_toolkits
     fix = f"Correct cuda_toolkit_versions: there are {', '.join(known)}"
     for version in request.cuda_toolkits:
@@ -64,30 +66,32 @@ def _unknown_toolkits(table: Table, request: Request) -> Iterator[Refusal]:
             yield Refusal("", f"there is no CUDA toolkit {version}", fix)
 
 
-def _without_gpus(request: Request, everybody: Sequence[Seen]) -> Stack:
+def _without_gpus(request: StackRequest, everybody: Sequence[StackNodeFacts]) -> ResolvedStack:
     if request.variant not in (*UNASKED, "cpu"):
         fix = "Set it to auto, or set cluster_gpus on the nodes that have some"
-        return Stack(refusals=(Refusal("", f"pytorch_variant is {request.variant}, and no node has GPUs", fix),))
+        return ResolvedStack(
+            refusals=(Refusal("", f"pytorch_variant is {request.variant}, and no node has GPUs", fix),)
+        )
     why = "pytorch_variant asks for it" if request.variant == "cpu" else "no node has GPUs"
-    return Stack(
+    return ResolvedStack(
         torch=request.torch,
         variant="cpu",
         index=f"{PYTORCH_WHEELS}/cpu",
-        choices=(Choice("PyTorch", f"{request.torch}+cpu", why),),
+        choices=(StackChoice("PyTorch", f"{request.torch}+cpu", why),),
         nodes={
             seen.node: NodeStack(seen.node, choices=(UNUSED if seen.has_gpus else UNTOUCHED,)) for seen in everybody
         },
     )
 
 
-def _fit(case: Case, release: Release, everybody: Sequence[Seen]) -> Stack:
+def _fit(case: StackCase, release: Release, everybody: Sequence[StackNodeFacts]) -> ResolvedStack:
     found = choose_build(case, release)
     if found.refusals or found.branch is None:
         near = nearest(case, release)
         refusals = dict.fromkeys(found.refusals)
-        return Stack(refusals=tuple(replace(one, fix=_ways_out(case, release, one, near)) for one in refusals))
+        return ResolvedStack(refusals=tuple(replace(one, fix=_ways_out(case, release, one, near)) for one in refusals))
     nccl, _ = release.variants[found.variant]
-    stack = Stack(
+    stack = ResolvedStack(
         torch=release.version,
         variant=found.variant,
         index="" if found.variant == release.default else f"{PYTORCH_WHEELS}/{found.variant}",
@@ -109,7 +113,7 @@ def _fit(case: Case, release: Release, everybody: Sequence[Seen]) -> Stack:
     return replace(stack, nodes={**untouched, **of_nodes})
 
 
-def _ways_out(case: Case, release: Release, refusal: Refusal, near: str) -> str:
+def _ways_out(case: StackCase, release: Release, refusal: Refusal, near: str) -> str:
     if refusal.fix != REPLACE:
         return near or refusal.fix or HOPELESS
     if choose_build(replace(case, kept=frozenset()), release).refusals:
@@ -117,7 +121,7 @@ def _ways_out(case: Case, release: Release, refusal: Refusal, near: str) -> str:
     return f"{REPLACE}, or {near[0].lower()}{near[1:]}" if near else REPLACE
 
 
-def _node_stack(case: Case, node: Node, stack: Stack, branch: Branch) -> NodeStack:
+def _node_stack(case: StackCase, node: GpuNode, stack: ResolvedStack, branch: Branch) -> NodeStack:
     table, request = case.table, case.request
     number = branch.number if is_maintained(case, node, branch) else node.installed_branch
     beside = NodeStack(
@@ -129,7 +133,7 @@ def _node_stack(case: Case, node: Node, stack: Stack, branch: Branch) -> NodeSta
     )
     if not node.seen.managed:
         why = "it is its host's" if node.seen.container else "nvidia_driver_mode is not manage"
-        judged = Choice("driver", node.seen.driver, f"{why}: it is judged, and left as it is")
+        judged = StackChoice("driver", node.seen.driver, f"{why}: it is judged, and left as it is")
         return replace(beside, choices=(judged,))
     if not is_maintained(case, node, branch):
         return replace(beside, keeps=True)

@@ -25,7 +25,7 @@ from . import (
     values,
     workbench,
 )
-from .model import Inventory, Node, Problem, Secret, join
+from .model import Inventory, InventoryNode, Problem, Secret, join
 from .values import CLUSTER_NAME, CLUSTER_WIDE
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ __all__ = [
     "CLUSTER_WIDE",
     "RULES",
     "Inventory",
-    "Node",
+    "InventoryNode",
     "Problem",
     "Secret",
     "controller",

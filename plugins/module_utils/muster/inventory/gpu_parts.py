@@ -11,10 +11,10 @@ from .model import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .model import Inventory, Node
+    from .model import Inventory, InventoryNode
 
 
-def _toolkits(node: Node) -> list[Any]:
+def _toolkits(node: InventoryNode) -> list[Any]:
     versions = node.variables.get("cuda_toolkit_versions")
     return versions if isinstance(versions, list) else []
 

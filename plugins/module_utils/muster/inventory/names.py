@@ -11,7 +11,7 @@ from .model import Problem, ip, join, like_an_address
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .model import Inventory, Node
+    from .model import Inventory, InventoryNode
 
 # RFC 1123, and the underscore, which no name in the DNS may have and many in a hosts file do.
 _LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
@@ -67,7 +67,7 @@ def names_are_used_once(inventory: Inventory) -> Iterator[Problem]:
             )
 
 
-def _addresses(node: Node) -> set[str]:
+def _addresses(node: InventoryNode) -> set[str]:
     return {_one_spelling(text) for text in (node.connects_to, node.text("cluster_address")) if text}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-from ..pytorch.request import RequestError, make_plain_request
+from ..pytorch.request import EnvironmentRequestError, make_plain_request
 from .model import Problem
 
 if TYPE_CHECKING:
@@ -33,6 +33,6 @@ def packages_are_pins(inventory: Inventory) -> Iterator[Problem]:
         try:
             if isinstance(packages, list):
                 make_plain_request("jupyterlab", version=version, packages=[*map(str, packages)], python=ANY_PYTHON)
-        except RequestError as problem:
+        except EnvironmentRequestError as problem:
             what, _, fix = str(problem).rpartition(". ")
             yield Problem(node.name, what, fix)

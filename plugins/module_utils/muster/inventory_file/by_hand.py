@@ -12,7 +12,7 @@ from .edits import STEP
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from .places import Place
+    from .places import InventoryEntry
 
 
 def to_add(file: str, group: str, name: str, variables: Mapping[str, Any]) -> str:
@@ -40,7 +40,7 @@ def to_remove(name: str, found: Iterable[str]) -> str:
     return f"Take {name} out of {'; '.join(found) or 'your inventory'}."
 
 
-def to_split(file: str, line: int, text: str, place: Place, name: str) -> str:
+def to_split(file: str, line: int, text: str, place: InventoryEntry, name: str) -> str:
     """The entry for many, written for each of the others, with what all of them have."""
     own = text[place.key.end : place.value.end] or ":"
     entries = [f"{' ' * place.key.column}{one}{own}" for one in place.names if one != name]

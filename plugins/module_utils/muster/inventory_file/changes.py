@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from . import edits
 from .places import groups, places, places_of, said
-from .tree import MAPPING, CannotEditError, Part, plain
+from .tree import MAPPING, CannotEditError, YamlPart, plain
 from .written import flow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from .places import Expand, Place
+    from .places import Expand, InventoryEntry
 
 
 @dataclass(frozen=True)
 class Language:
     """What reads the text, for which nothing here has the means. parse raises CannotEditError."""
 
-    parse: Callable[[str], Part]
+    parse: Callable[[str], YamlPart]
     expand: Expand
 
     def said(self, text: str) -> dict[str, Any]:
@@ -33,7 +33,7 @@ class Language:
 class RangeError(CannotEditError):
     """The node stands in an entry for many. place: that entry."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: InventoryEntry) -> None:
         few = ", ".join(place.names[:4]) + (" and more" if len(place.names) > 4 else "")
         super().__init__(f"has {place.key.value}, which stands for {few}")
         self.place = place
@@ -129,20 +129,20 @@ def _own_variables(before: str, language: Language, variable: str, after: str) -
     return after
 
 
-def _root(text: str, language: Language) -> Part:
+def _root(text: str, language: Language) -> YamlPart:
     root = language.parse(text)
     if root.kind != MAPPING or not root.pairs:
         raise CannotEditError("has no variable in it")
     return root
 
 
-def _alone(place: Place) -> Place:
+def _alone(place: InventoryEntry) -> InventoryEntry:
     if place.is_range:
         raise RangeError(place)
     return place
 
 
-def _keys(value: Part) -> set[str]:
+def _keys(value: YamlPart) -> set[str]:
     return {key.value for key, _ in value.pairs} if value.kind == MAPPING else set()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from .tree import MAPPING, SCALAR, CannotEditError, Part
+from .tree import MAPPING, SCALAR, CannotEditError, YamlPart
 from .written import entry, flow, pair
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 STEP = 2  # columns of a level where the file shows none
 
 
-def with_node(text: str, group: Part, name: str, variables: Mapping[str, Any]) -> str:
+def with_node(text: str, group: YamlPart, name: str, variables: Mapping[str, Any]) -> str:
     """group: what stands under the group's name, with a `hosts`, at whose end the node is put in the others' style."""
     found = group.pair("hosts")
     if found is None:
@@ -32,7 +32,7 @@ def with_node(text: str, group: Part, name: str, variables: Mapping[str, Any]) -
     return _insert(text, _after_comments(text, _line_end(text, last.end), last_key.column), lines, last_key.column)
 
 
-def without(text: str, parent: Part, key: str, others: Collection[str] = ()) -> str:
+def without(text: str, parent: YamlPart, key: str, others: Collection[str] = ()) -> str:
     """Take a pair out of a mapping, with the comments that are its own. others: names that a comment is about too."""
     found = parent.pair(key)
     if found is None:
@@ -50,7 +50,7 @@ def without(text: str, parent: Part, key: str, others: Collection[str] = ()) -> 
     return text[:begin] + text[end:]
 
 
-def with_value(text: str, parent: Part, key: str, name: str, value: Any) -> str:
+def with_value(text: str, parent: YamlPart, key: str, name: str, value: Any) -> str:
     """Give the entry `key` of a mapping, which is a node among hosts, a variable of its own."""
     found = parent.pair(key)
     if found is None:
@@ -70,7 +70,7 @@ def with_value(text: str, parent: Part, key: str, name: str, value: Any) -> str:
     return _insert(text, _line_end(text, variables.end), pair(name, value, step), own.column + step)
 
 
-def in_mapping(text: str, mapping: Part, name: str, value: Any, step: int = STEP) -> str:
+def in_mapping(text: str, mapping: YamlPart, name: str, value: Any, step: int = STEP) -> str:
     """Set a name in a mapping that has at least one."""
     found = mapping.pair(name)
     if mapping.flow:
@@ -93,14 +93,14 @@ def in_mapping(text: str, mapping: Part, name: str, value: Any, step: int = STEP
     return text[: own.start] + _break(text).join([first, *rest]) + ending + text[_line_end(text, old.end) :]
 
 
-def _in_flow(text: str, mapping: Part, written: str) -> str:
+def _in_flow(text: str, mapping: YamlPart, written: str) -> str:
     last = mapping.pairs[-1][1]
     if last.end == last.start and ":" in text[mapping.pairs[-1][0].end : last.end]:
         raise CannotEditError("has a name without a value there")
     return f"{text[: last.end]}, {written}{text[last.end :]}"
 
 
-def _out_of_flow(text: str, parent: Part, found: tuple[Part, Part]) -> str:
+def _out_of_flow(text: str, parent: YamlPart, found: tuple[YamlPart, YamlPart]) -> str:
     place = parent.pairs.index(found)
     begin, end = found[0].start, found[1].end
     if place + 1 < len(parent.pairs):
@@ -112,14 +112,14 @@ def _out_of_flow(text: str, parent: Part, found: tuple[Part, Part]) -> str:
     return text[:begin] + text[end:]
 
 
-def _below(text: str, key: Part, empty: Part, lines: list[str], column: int) -> str:
+def _below(text: str, key: YamlPart, empty: YamlPart, lines: list[str], column: int) -> str:
     """Write lines of a block under a key that has nothing, or an empty mapping."""
     if empty.end > empty.start:
         if "\n" in text[key.end : empty.end]:
             raise CannotEditError(f"has an empty {key.value} over several lines")
         colon = text.index(":", key.end) + 1
         text = text[:colon] + text[empty.end :]
-        empty = Part(SCALAR, colon, colon, key.column)
+        empty = YamlPart(SCALAR, colon, colon, key.column)
     return _insert(text, _after_comments(text, _line_end(text, empty.end), key.column + 1), lines, column)
 
 
@@ -131,7 +131,7 @@ def _insert(text: str, at: int, lines: list[str], column: int) -> str:
     return before + "".join(" " * column + line + newline for line in lines) + text[at:]
 
 
-def _step_within(text: str, mapping: Part) -> int:
+def _step_within(text: str, mapping: YamlPart) -> int:
     """How far the file indents what is below an entry of this mapping."""
     for key, value in mapping.pairs:
         if value.kind == MAPPING and value.pairs and not value.flow:
@@ -139,7 +139,7 @@ def _step_within(text: str, mapping: Part) -> int:
     return _indented(text, mapping.pairs[0][0]) or STEP
 
 
-def _indented(text: str, key: Part) -> int:
+def _indented(text: str, key: YamlPart) -> int:
     """How far this key is indented from what it belongs to: the line above that begins further left."""
     at = _line_start(text, key.start)
     while at:
@@ -161,7 +161,7 @@ def _after_comments(text: str, at: int, column: int) -> int:
     return at
 
 
-def _before_own_comments(text: str, begin: int, key: Part, others: Collection[str]) -> int:
+def _before_own_comments(text: str, begin: int, key: YamlPart, others: Collection[str]) -> int:
     """Before the comments right above a node that name it, and none of the others."""
     at = begin
     while at:

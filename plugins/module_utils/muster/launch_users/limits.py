@@ -12,10 +12,10 @@ from .request import numbers, size
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .model import Limit, Manager, Plan, Seen, User
+    from .model import LaunchUser, LaunchUsersPlan, LaunchUsersState, Limit, UserManager
 
 
-def judge_manager(plan: Plan, seen: Seen, user: User) -> None:
+def judge_manager(plan: LaunchUsersPlan, seen: LaunchUsersState, user: LaunchUser) -> None:
     """Have the manager start anew where that helps and harms nobody; say what stays otherwise."""
     there = seen.users[user.name]
     unit = f"user@{there.uid}.service"
@@ -43,13 +43,13 @@ def judge_manager(plan: Plan, seen: Seen, user: User) -> None:
     plan.differs(what, unit, "; ".join(curable), "started anew")
 
 
-def _why(seen: Seen) -> str:
+def _why(seen: LaunchUsersState) -> str:
     if not seen.capabilities >> CAP_SYS_RESOURCE & 1:
         return "this machine may not raise it (it lacks CAP_SYS_RESOURCE)"
     return "something else on the node sets it, such as a later file in /etc/security/limits.d"
 
 
-def lacking(user: User, manager: Manager) -> Iterator[str]:
+def lacking(user: LaunchUser, manager: UserManager) -> Iterator[str]:
     """What it has less of than requested, each continuing a sentence."""
     memlock = size(user.memlock)
     if _less(manager.memlock, (memlock, memlock)):

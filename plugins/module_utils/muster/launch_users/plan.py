@@ -7,14 +7,26 @@ from typing import TYPE_CHECKING
 from ..verdict.commands import shell
 from . import files
 from .limits import judge_manager
-from .model import CAP_SYS_RESOURCE, GROUP, RECORD, SEATS_MODE, Plan, Record, Recorded, Request, Seen, SeenUser, User
+from .model import (
+    CAP_SYS_RESOURCE,
+    GROUP,
+    RECORD,
+    SEATS_MODE,
+    LaunchUser,
+    LaunchUsersPlan,
+    LaunchUsersRequest,
+    LaunchUsersState,
+    Record,
+    Recorded,
+    SeenUser,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def make_plan(request: Request, seen: Seen) -> Plan:
-    plan = Plan()
+def make_plan(request: LaunchUsersRequest, seen: LaunchUsersState) -> LaunchUsersPlan:
+    plan = LaunchUsersPlan()
     _problems(plan, request, seen)
     if plan.problems:
         return plan
@@ -42,7 +54,7 @@ def make_plan(request: Request, seen: Seen) -> Plan:
     return plan
 
 
-def _problems(plan: Plan, request: Request, seen: Seen) -> None:
+def _problems(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUsersState) -> None:
     if request.users and seen.unsafe:
         plan.problems.append(
             f"{request.root} cannot hold the folders of launch users: {seen.unsafe}; set cluster_users_root to a folder"
@@ -69,7 +81,7 @@ def _problems(plan: Plan, request: Request, seen: Seen) -> None:
             )
 
 
-def _kept(plan: Plan, request: Request, seen: Seen) -> Iterable[User]:
+def _kept(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUsersState) -> Iterable[LaunchUser]:
     """Those who are not in the list any more, and whose launch runs."""
     requested = {user.name for user in request.users}
     for name, entry in seen.record.users.items():
@@ -82,7 +94,7 @@ def _kept(plan: Plan, request: Request, seen: Seen) -> Iterable[User]:
             yield entry.user
 
 
-def _record(users: Iterable[User], seen: Seen) -> Record:
+def _record(users: Iterable[LaunchUser], seen: LaunchUsersState) -> Record:
     found = {}
     for user in users:
         there, ours = seen.users[user.name], seen.record.users.get(user.name)
@@ -95,13 +107,19 @@ def _record(users: Iterable[User], seen: Seen) -> Record:
     return Record(found, bool(found) and (seen.record.group or not seen.group))
 
 
-def _join(plan: Plan, user: User, there: SeenUser) -> None:
+def _join(plan: LaunchUsersPlan, user: LaunchUser, there: SeenUser) -> None:
     if not there.member:
         plan.join.append(user.name)
         plan.differs(f"{user.name} is not in the group {GROUP}", f"{user.name} in {GROUP}", "no", "yes")
 
 
-def _files(plan: Plan, request: Request, seen: Seen, users: list[User], leaving: Iterable[Recorded]) -> None:
+def _files(
+    plan: LaunchUsersPlan,
+    request: LaunchUsersRequest,
+    seen: LaunchUsersState,
+    users: list[LaunchUser],
+    leaving: Iterable[Recorded],
+) -> None:
     texts = files.of_users({seen.users[user.name].uid or 0: user for user in users})
     obsolete = [
         pattern.format(entry.uid)
@@ -142,7 +160,7 @@ def _files(plan: Plan, request: Request, seen: Seen, users: list[User], leaving:
         )
 
 
-def _seats(plan: Plan, request: Request, seen: Seen, users: list[User]) -> None:
+def _seats(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUsersState, users: list[LaunchUser]) -> None:
     if not users:
         return
     wanted = {"": f"root:{GROUP} {SEATS_MODE:04o}"}
@@ -154,7 +172,7 @@ def _seats(plan: Plan, request: Request, seen: Seen, users: list[User]) -> None:
         plan.differs(f"seats that launch users cannot take: {names}", "seats", f"not so: {names}", "open to the group")
 
 
-def _account(plan: Plan, request: Request, seen: Seen, user: User) -> None:
+def _account(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUsersState, user: LaunchUser) -> None:
     there = seen.users[user.name]
     folder = f"{request.root}/{user.name}"
     if not there.folder_owner:
@@ -166,7 +184,7 @@ def _account(plan: Plan, request: Request, seen: Seen, user: User) -> None:
     judge_manager(plan, seen, user)
 
 
-def _leave(plan: Plan, request: Request, entry: Recorded, there: SeenUser) -> None:
+def _leave(plan: LaunchUsersPlan, request: LaunchUsersRequest, entry: Recorded, there: SeenUser) -> None:
     name = entry.user.name
     plan.differs(f"{name} may launch, and is not in launch_users any more", f"{name} may launch", "yes", "no")
     if entry.member and there.member:

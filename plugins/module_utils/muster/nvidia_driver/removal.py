@@ -11,7 +11,7 @@ from .family import is_part
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .apt import Answer
+    from .apt import AptSimulation
 
 
 def parts(packages: Iterable[str]) -> list[str]:
@@ -19,7 +19,7 @@ def parts(packages: Iterable[str]) -> list[str]:
     return sorted(name for name in packages if is_part(name))
 
 
-def refusals(answer: Answer) -> list[str]:
+def refusals(answer: AptSimulation) -> list[str]:
     """Why it cannot go now. answer: what apt would do."""
     found = list(answer.errors)
     others = [name for name in answer.removes if not is_part(name)]

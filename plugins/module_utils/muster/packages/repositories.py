@@ -25,7 +25,7 @@ class KeyFileError(ValueError):
 
 
 @dataclass(frozen=True)
-class Repository:
+class AptRepository:
     """A repository of packages.
 
     suites: `/` for a flat one, without components. keyring: one that the system has already, empty for all that it
@@ -92,7 +92,7 @@ class Repository:
 
 
 @dataclass(frozen=True)
-class Source:
+class AptSource:
     """An entry of apt's sources, of whichever form, that is not switched off."""
 
     path: str
@@ -102,7 +102,7 @@ class Source:
     signed_by: str = ""
 
 
-def sources(path: str, text: str) -> Iterator[Source]:
+def sources(path: str, text: str) -> Iterator[AptSource]:
     """Read a file of /etc/apt/sources.list.d, or sources.list itself. Only binary packages count."""
     if path.endswith(".sources"):
         for stanza in re.split(r"\n\s*\n", text):
@@ -115,21 +115,21 @@ def sources(path: str, text: str) -> Iterator[Source]:
                 uris, suites, components = (
                     tuple(fields.get(name, "").split()) for name in ("uris", "suites", "components")
                 )
-                yield Source(path, uris, suites, components, fields.get("signed-by", ""))
+                yield AptSource(path, uris, suites, components, fields.get("signed-by", ""))
         return
     for line in text.splitlines():
         entry = re.match(r"deb\s+(?:\[(.*?)\]\s+)?(\S+)\s+(\S+)([^#]*)", line.strip())
         if entry:
             options, uri, suite, parts = entry.groups()
             signed = re.search(r"signed-by=(\S+)", options or "")
-            yield Source(path, (uri,), (suite,), tuple(parts.split()), signed[1] if signed else "")
+            yield AptSource(path, (uri,), (suite,), tuple(parts.split()), signed[1] if signed else "")
 
 
 def same_uri(one: str, other: str) -> bool:
     return one.rstrip("/") == other.rstrip("/")
 
 
-def foreign(repository: Repository, there: Iterable[Source]) -> Source | None:
+def foreign(repository: AptRepository, there: Iterable[AptSource]) -> AptSource | None:
     """Return somebody else's entry for the same packages: apt refuses two of one address with different keys."""
     others = [
         source
@@ -141,7 +141,7 @@ def foreign(repository: Repository, there: Iterable[Source]) -> Source | None:
     return others[0] if others and wanted <= lists else None
 
 
-def of_archive(name: str, components: tuple[str, ...], there: Iterable[Source]) -> Repository | None:
+def of_archive(name: str, components: tuple[str, ...], there: Iterable[AptSource]) -> AptRepository | None:
     """Return further components of the distribution's own archive, from where the node has its main one."""
     main = [
         source
@@ -154,7 +154,7 @@ def of_archive(name: str, components: tuple[str, ...], there: Iterable[Source]) 
     # Of the old form, each suite has a line of its own.
     alike = [source for source in main if (source.uris, source.signed_by) == (first.uris, first.signed_by)]
     suites = dict.fromkeys(suite for source in alike for suite in source.suites)
-    return Repository(name, " ".join(first.uris), tuple(suites), components, keyring=first.signed_by)
+    return AptRepository(name, " ".join(first.uris), tuple(suites), components, keyring=first.signed_by)
 
 
 def fingerprints(key: bytes) -> list[str]:

@@ -13,7 +13,7 @@ MOST_PEERS = 3
 
 
 @dataclass(frozen=True)
-class Need:
+class WheelNeed:
     """What a look found that a node needs.
 
     build: whether it needs wheels. key: the same on nodes that need the same ones. here: whether it has those of the
@@ -26,13 +26,13 @@ class Need:
     section: Mapping[str, Any] | None = None
 
 
-def downloader(key: str, needs: Mapping[str, Need]) -> str:
+def downloader(key: str, needs: Mapping[str, WheelNeed]) -> str:
     """The node that downloads what this key stands for: the first of the play that needs it, or that has it already."""
     same = [name for name, need in needs.items() if need.build and need.key == key]
     return min(same, key=lambda name: not needs[name].here, default="")
 
 
-def holders(own: str, key: str, needs: Mapping[str, Need], nodes: Sequence[str]) -> list[str]:
+def holders(own: str, key: str, needs: Mapping[str, WheelNeed], nodes: Sequence[str]) -> list[str]:
     """Nodes that have the wheels of the lock, or may have kept them: the first ones of the inventory (nodes)."""
     sure = [name for name, need in needs.items() if need.here and need.key == key]
     return [name for name in dict.fromkeys([*sure, *nodes]) if name != own][:MOST_PEERS]

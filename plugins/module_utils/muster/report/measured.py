@@ -111,17 +111,17 @@ def _span(sizes: Sequence[float]) -> str:
 
 def _plot(name: str, curves: Sequence[Curve]) -> dict[str, Any]:
     """busbw and, dashed, algbw of every level; of the nodes the slowest one."""
-    lines: list[plots.Line] = []
+    lines: list[plots.PlotLine] = []
     for level, told, css in LEVELS:
         worst = _slowest(curves, level)
         if worst is None:
             continue
         nodes = sum(curve["level"] == level for curve in curves)
         of = f"inside {worst['node']}" + (f", the slowest of {nodes}" if nodes > 1 else "") if level == "node" else told
-        lines.append(plots.Line(of, css, [(point[0], point[1]) for point in worst["points"]]))
+        lines.append(plots.PlotLine(of, css, [(point[0], point[1]) for point in worst["points"]]))
         algbw = [(point[0], point[2]) for point in worst["points"] if point[2]]
         if algbw:
-            lines.append(plots.Line("", css, algbw, dashed=True))
+            lines.append(plots.PlotLine("", css, algbw, dashed=True))
     across = [point[0] for line in lines for point in line.points]
     up = [point[1] for line in lines for point in line.points]
     x = plots.sizes("size of the message", min(across), max(across))
@@ -258,7 +258,7 @@ def _over_time(
         return None
     shown = _few_lines(lines, worst)
     values = [value for _, points in shown for _, value in points] + [mark.y for mark in marks]
-    drawn = [plots.Line(name, f"c{1 + place % 8}", points) for place, (name, points) in enumerate(shown)]
+    drawn = [plots.PlotLine(name, f"c{1 + place % 8}", points) for place, (name, points) in enumerate(shown)]
     x = plots.along(word_of, 0, longest / seconds, whole=False)
     return plots.plot(title, "", x, plots.upward(unit, values), drawn, marks)
 

@@ -99,7 +99,7 @@ def curve(title: str, unit: str, steps: Sequence[Mapping[str, Any]], key: str) -
     (begin, first), (end, last) = points[0], points[-1]
     told = f"from {number(first)} at step {begin} to {number(last)} at step {end}"
     x, y = plots.along("step", begin, end), plots.upward(unit, [value for _, value in points])
-    return plots.plot(title, told, x, y, [plots.Line("", "c1", points)])
+    return plots.plot(title, told, x, y, [plots.PlotLine("", "c1", points)])
 
 
 def _is_number(value: Any) -> bool:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .model import Request
+    from .model import UpgradeRequest
 
 SECURITY = "security"
 DRIVER = re.compile(r"\d{3}(\.\d+){0,2}")
 
 
-def problems(request: Request) -> Iterator[str]:
+def problems(request: UpgradeRequest) -> Iterator[str]:
     if request.driver and not DRIVER.fullmatch(request.driver):
         yield f"driver is {request.driver}. Give a branch or a version, such as -e driver=580 or -e driver=580.95.05."
     if request.kernel not in ("", SECURITY):

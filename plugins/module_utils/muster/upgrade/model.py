@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Request:
+class UpgradeRequest:
     """What was given with -e. batch: nodes at a time, 0 for a quarter of all. wait: seconds for a busy node."""
 
     torch: str = ""
@@ -28,7 +28,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Change:
+class VersionChange:
     """What becomes another one on a node. before: empty for none."""
 
     what: str
@@ -40,11 +40,11 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Node:
+class UpgradeNode:
     """A node of the inventory. silent: why nothing is known of it. busy: who is at work there, a text for each."""
 
     name: str
-    changes: tuple[Change, ...] = ()
+    changes: tuple[VersionChange, ...] = ()
     busy: tuple[str, ...] = ()
     silent: str = ""
     quarantined: bool = False

@@ -10,11 +10,11 @@ from ..verdict.words import few
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from .kernel import Fix
+    from .kernel import KernelFix
     from .model import Order
 
 
-def packages(fixes: Mapping[str, Fix], order: Order) -> Iterator[str]:
+def packages(fixes: Mapping[str, KernelFix], order: Order) -> Iterator[str]:
     """Of the nodes that change: every package that apt brings, and the kernels that stay beside the new one."""
     changed = [name for batch in order.batches for name in batch]
     brought: dict[str, list[str]] = defaultdict(list)

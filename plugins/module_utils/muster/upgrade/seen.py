@@ -17,7 +17,7 @@ MOST_TEXT = 4000
 
 
 @dataclass(frozen=True)
-class Seen:
+class UpgradeNodeFacts:
     """Of one node. silent: why nothing is known."""
 
     busy: tuple[str, ...] = ()
@@ -25,19 +25,19 @@ class Seen:
     silent: str = ""
 
 
-def read(answer: Any) -> Seen:
+def read(answer: Any) -> UpgradeNodeFacts:
     """What nobody could look at counts as somebody's work: nobody is disturbed for not being seen."""
     if not isinstance(answer, dict):
-        return Seen(silent="its answer is of no use")
+        return UpgradeNodeFacts(silent="its answer is of no use")
     why, link, names = (answer.get(name) for name in ("why", "link", "environments"))
     lists = isinstance(answer.get("processes"), list) and isinstance(names, list)
     if not lists or not isinstance(link, str) or not isinstance(why, str):
-        return Seen(silent="its answer is of no use")
+        return UpgradeNodeFacts(silent="its answer is of no use")
     found = [_process(one) for one in answer["processes"][:MOST]]
     busy = at_work([one for one in found if one], str(answer.get("uptime", ""))[:MOST_TEXT])
     unseen = (why[:MOST_TEXT],) if why else ()
     texts = [name for name in names or [] if isinstance(name, str)]
-    return Seen((*unseen, *busy), environments(link, texts[:MOST]))
+    return UpgradeNodeFacts((*unseen, *busy), environments(link, texts[:MOST]))
 
 
 def _process(one: Any) -> Mapping[str, Any] | None:

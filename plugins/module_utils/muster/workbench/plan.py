@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Request:
+class WorkbenchRequest:
     """root: JupyterLab's folder. programs: texts that lie in it, by name. environments: paths by name."""
 
     root: str
@@ -31,7 +31,7 @@ class Python:
 
 
 @dataclass(frozen=True)
-class Seen:
+class WorkbenchState:
     """texts: of our files and all kernels that lie there, by path. link: where the one that starts the unit leads.
     pythons: of the environments by name. own: of JupyterLab's. built: names of Muster's in the root, for its removal.
     running: accounts whose notebook runs."""
@@ -45,7 +45,7 @@ class Seen:
 
 
 @dataclass
-class Plan:
+class WorkbenchPlan:
     """files: a text, or None for one that goes. stop: accounts whose notebook is ended first. remove: in the root."""
 
     files: dict[str, str | None] = field(default_factory=dict)
@@ -60,12 +60,12 @@ class Plan:
         return bool(self.differences)
 
 
-def make_plan(request: Request, seen: Seen) -> Plan:
+def make_plan(request: WorkbenchRequest, seen: WorkbenchState) -> WorkbenchPlan:
     return _present(request, seen) if request.present else _absent(seen)
 
 
-def _present(request: Request, seen: Seen) -> Plan:
-    plan = Plan()
+def _present(request: WorkbenchRequest, seen: WorkbenchState) -> WorkbenchPlan:
+    plan = WorkbenchPlan()
     usable = {name: path for name, path in request.environments.items() if not (why := _unusable(name, seen))}
     plan.notes += [why for name in request.environments if (why := _unusable(name, seen))]
     wanted = files.texts(request.root, request.users_root, request.programs, usable)
@@ -83,7 +83,7 @@ def _present(request: Request, seen: Seen) -> Plan:
     return plan
 
 
-def _unusable(name: str, seen: Seen) -> str:
+def _unusable(name: str, seen: WorkbenchState) -> str:
     """Why an environment cannot have a kernel; nothing where it can, or where there is no JupyterLab yet."""
     python = seen.pythons.get(name, Python())
     if not python.version:
@@ -96,8 +96,8 @@ def _unusable(name: str, seen: Seen) -> str:
     )
 
 
-def _absent(seen: Seen) -> Plan:
-    plan = Plan(stop=seen.running, remove=seen.built)
+def _absent(seen: WorkbenchState) -> WorkbenchPlan:
+    plan = WorkbenchPlan(stop=seen.running, remove=seen.built)
     plan.files = dict.fromkeys(seen.texts)
     plan.link = "" if seen.link else None
     plan.differences = [f"the notebook of {name} runs" for name in seen.running]

@@ -14,13 +14,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import greeting
-from .pace import Pace
+from .pace import TransferPace
 from .serving import ENOUGH, HEAD, NOTHING, NUMBER, PATIENCE, nobody_listens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .pieces import Whole
+    from .pieces import PieceSet
 
 Json = dict[str, Any]
 
@@ -44,14 +44,14 @@ class Taker:
     """request: {givers: [[address, port], ...], the first first; address: ours; token; calls_for}. until: when it gives
     up."""
 
-    def __init__(self, request: Json, whole: Whole, until: float) -> None:
+    def __init__(self, request: Json, whole: PieceSet, until: float) -> None:
         self.givers = [Giver(*each) for each in request["givers"]]
         self.address: str = request["address"]
         self.token: str = request["token"]
         self.calls_for: float = request["calls_for"]  # seconds for a giver to begin to listen
         self.whole = whole
         self.until = until
-        self.pace = Pace(whole.layout.count)
+        self.pace = TransferPace(whole.layout.count)
         self.tries = dict.fromkeys(self.givers, 0)
         self.came: dict[str, int] = {}
         self.why = "there is nobody to ask"

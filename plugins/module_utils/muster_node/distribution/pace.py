@@ -10,7 +10,7 @@ LEAST = 24  # pieces: more than are asked for ahead
 SHARE = 16  # of the whole: by so much one may fall behind
 
 
-class Pace:
+class TransferPace:
     """Of one node. count: pieces of the whole."""
 
     def __init__(self, count: int) -> None:

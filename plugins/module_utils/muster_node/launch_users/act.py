@@ -15,17 +15,17 @@ from ansible.module_utils.muster.launch_users import files as domain
 from ansible.module_utils.muster.launch_users.model import GROUP, RECORD, SEATS
 
 from ..tools import files, trust
-from ..tools.result import RefusedError
+from ..tools.result import TaskRefusedError
 from ..tools.run import run
 from .look import LINGER, SYSTEMCTL_SECONDS, manager_pid, owner_of
 
 if TYPE_CHECKING:
-    from ansible.module_utils.muster.launch_users.model import Plan, Request
+    from ansible.module_utils.muster.launch_users.model import LaunchUsersPlan, LaunchUsersRequest
 
 MANAGER_SECONDS = 30.0  # for a user manager to start; it takes less than one
 
 
-def act(plan: Plan, request: Request) -> None:
+def act(plan: LaunchUsersPlan, request: LaunchUsersRequest) -> None:
     note(domain.record_text(plan.before))
     if plan.make_group:
         must("groupadd", "--system", GROUP)
@@ -57,10 +57,10 @@ def note(text: str) -> None:
 def must(*argv: str) -> None:
     done = run(*argv, seconds=SYSTEMCTL_SECONDS)
     if done.code != 0:
-        raise RefusedError(f"{' '.join(argv)} did not work: {done.said or done.why}")
+        raise TaskRefusedError(f"{' '.join(argv)} did not work: {done.said or done.why}")
 
 
-def write(plan: Plan) -> None:
+def write(plan: LaunchUsersPlan) -> None:
     for path, text in plan.files.items():
         if text is not None:
             files.replace(path, text.encode(), mode=0o644, parents=True)
@@ -97,7 +97,7 @@ def wait_for_manager(name: str) -> None:
     deadline = time.monotonic() + MANAGER_SECONDS
     while not manager_runs(name):
         if time.monotonic() > deadline:
-            raise RefusedError(
+            raise TaskRefusedError(
                 f"the user manager of {name} does not run", f"See what it says: sudo journalctl --unit {unit}"
             )
         time.sleep(0.1)
@@ -108,7 +108,7 @@ def manager_runs(name: str) -> bool:
     return manager_pid(uid) != 0 and Path(f"/run/user/{uid}/systemd/private").exists()
 
 
-def undo(plan: Plan, request: Request) -> None:
+def undo(plan: LaunchUsersPlan, request: LaunchUsersRequest) -> None:
     for name in plan.end_linger:
         # loginctl does not know an account that was removed.
         if run("loginctl", "disable-linger", name, seconds=SYSTEMCTL_SECONDS).code != 0:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..tools import files, process
-from ..tools.run import Answer, names, read, run
+from ..tools.run import CommandResult, names, read, run
 from .holders import look as look_at_holders
 
 # dpkg itself is listed for its architecture, which is the machine's.
@@ -84,7 +84,7 @@ def look() -> dict[str, Any]:
     }
 
 
-def show_packages() -> Answer:
+def show_packages() -> CommandResult:
     """Show what dpkg knows of the stack's packages."""
     return run("dpkg-query", "--show", SHOW, *PATTERNS)
 

@@ -8,14 +8,14 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..tools.result import RefusedError
+from ..tools.result import TaskRefusedError
 from .tool import run
 
 if TYPE_CHECKING:
     import pwd
 
 
-class Identity:
+class IdentityFile:
     """The private key's file."""
 
     def __init__(self, path: str, entry: pwd.struct_passwd, comment: str) -> None:
@@ -46,6 +46,6 @@ class Identity:
             new = Path(folder) / self.path.name
             made = run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", self.comment, "-f", str(new))
             if made.returncode != 0:
-                raise RefusedError(f"ssh-keygen cannot make {self.path}: {made.stderr.strip()}")
+                raise TaskRefusedError(f"ssh-keygen cannot make {self.path}: {made.stderr.strip()}")
             os.chown(new, self.entry.pw_uid, self.entry.pw_gid)
             new.replace(self.path)

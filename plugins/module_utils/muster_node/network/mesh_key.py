@@ -9,9 +9,9 @@ from typing import Any
 from ansible.module_utils.muster.network import sshd as domain
 from ansible.module_utils.muster.verdict.commands import playbook
 
-from ..tools.result import RefusedError, diff
+from ..tools.result import TaskRefusedError, diff
 from .account import account_of
-from .identity import Identity
+from .identity import IdentityFile
 from .sshd import host_keys, judge_sshd, settings_in_force
 
 MANAGE = playbook("playbooks/network.yml", ssh_mesh_mode="manage")
@@ -32,7 +32,7 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     }
     verifies = params["mode"] == "verify"
     if verifies and to_do:
-        raise RefusedError(
+        raise TaskRefusedError(
             f'sshd is not as {params["sshd_path"]} shall have it: run {MANAGE}, or set ssh_mesh_sshd to "off"'
         )
     try:
@@ -41,12 +41,12 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         if check and not verifies:
             # On a bare node the baseline makes the user in the same run; here it could only be foretold.
             return {**known, "changed": True, "key": "", "diff": diff_of("", "", params["identity"])}
-        raise RefusedError(
+        raise TaskRefusedError(
             f"has no user {name}: run {playbook('playbooks/baseline.yml')}, or correct cluster_user, ssh_mesh_users"
         ) from None
     refusals = domain.refusals(account_of(entry), settings)
     if refusals:
-        raise RefusedError("; ".join(refusals) + '. Without logins between the nodes: set ssh_mesh_mode to "off"')
+        raise TaskRefusedError("; ".join(refusals) + '. Without logins between the nodes: set ssh_mesh_mode to "off"')
     return {**known, **provide_key(params, entry, check=check)}
 
 
@@ -60,13 +60,13 @@ def warnings(params: dict[str, Any], overridden: list[str]) -> list[str]:
 
 
 def provide_key(params: dict[str, Any], entry: pwd.struct_passwd, *, check: bool) -> dict[str, Any]:
-    identity = Identity(params["identity"], entry, params["comment"])
+    identity = IdentityFile(params["identity"], entry, params["comment"])
     before = identity.public()
     new = not before or params["rotate"]
     fix = not new and not identity.is_kept_well()
     if params["mode"] == "verify" and (new or fix):
         what = "cannot be used" if new else f"must be {entry.pw_name}'s alone"
-        raise RefusedError(f"{identity.path} {what}: run {MANAGE}")
+        raise TaskRefusedError(f"{identity.path} {what}: run {MANAGE}")
     after = "" if new else before
     if new and not check:
         identity.make()

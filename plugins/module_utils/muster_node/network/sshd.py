@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.muster.network import sshd
 
-from ..tools.result import RefusedError
+from ..tools.result import TaskRefusedError
 from .tool import run
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ GUARD = Path("/var/lib/muster/guard/sshd/state.json")
 def settings_in_force(user: str, address: str) -> sshd.Settings:
     """The settings of sshd for this user, as a peer would meet them; nothing where sshd does not say."""
     if not Path(SSHD).exists():
-        raise RefusedError("has no ssh server: sudo apt-get install openssh-server")
+        raise TaskRefusedError("has no ssh server: sudo apt-get install openssh-server")
     said = asked(user, address)
     broken = sshd.broken(said.returncode, said.stderr)
     if broken:
-        raise RefusedError(broken)
+        raise TaskRefusedError(broken)
     return sshd.parse(said.stdout) if said.returncode == 0 else {}
 
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ..distribution import manifest, store
-from ..distribution.manifest import File
+from ..distribution.manifest import ManifestFile
 from ..shared_data import giving, listing
 from ..shared_data.receiving import Receiving, refuse
 from ..shared_data.remembered import Remembered
@@ -77,7 +77,7 @@ def look(request: Json) -> Json:
     wanted, links = _wanted(request)
     try:
         refuse(request["folder"])
-    except files.RefusedError as problem:
+    except files.UnsafePathError as problem:
         why = f"{request['folder']} {problem.strerror}; choose a folder below one that only root may write"
         return {"missing": [], "changed": [], "links": [], "blocked": [why], "room": 0, "inodes": None}
     free = {"room": store.room_at(request["folder"]), "inodes": disk_facts(request["folder"])["inodes_free"]}
@@ -157,9 +157,9 @@ def _here(request: Json) -> Iterator[Receiving]:
         yield Receiving(there, Remembered(request["kept"], request["folder"]))
 
 
-def _wanted(request: Json) -> tuple[list[File], list[tuple[str, str]]]:
+def _wanted(request: Json) -> tuple[list[ManifestFile], list[tuple[str, str]]]:
     listed, links = decode(request["listed"])
-    found = manifest.parse(manifest.render(File(*each) for each in listed))
+    found = manifest.parse(manifest.render(ManifestFile(*each) for each in listed))
     if [file.path for file in found] != [each[0] for each in listed]:
         raise ValueError("the list is not in its order")
     return found, [(str(path), str(target)) for path, target in links]

@@ -17,7 +17,7 @@ from ..tools import files
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ..distribution.manifest import File
+    from ..distribution.manifest import ManifestFile
 
 
 @contextmanager
@@ -33,11 +33,11 @@ def opened(path: str) -> Iterator[tuple[int, int]]:
         yield folder, owner
 
 
-def stage(path: str, shelf: store.Shelf, wanted: Iterable[File]) -> None:
+def stage(path: str, shelf: store.Shelf, wanted: Iterable[ManifestFile]) -> None:
     """Have a copy of these files in the store; one that is not what was listed is not there then."""
     with opened(path) as (folder, owner):
         for file in wanted:
             if store.is_there(shelf, file):
                 continue
-            with suppress(files.RefusedError), files.opened(file.path, within=folder, owner=owner) as content:
+            with suppress(files.UnsafePathError), files.opened(file.path, within=folder, owner=owner) as content:
                 store.take(shelf, file, content, 0)

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ansible.module_utils.muster.shared_data.plan import EMPTY, FULL, MISSING, OTHER, On, Seen
+from ansible.module_utils.muster.shared_data.plan import EMPTY, FULL, MISSING, OTHER, MountsState, On
 from ansible.module_utils.muster.shared_data.units import FOLDER, is_ours, unit_name
 
 from ..tools import files
@@ -25,13 +25,13 @@ HELPERS = ("/sbin", "/usr/sbin", "/usr/bin")
 FSTAB = "/etc/fstab"
 
 
-def observe(mounts: Sequence[Mount], scratch: str) -> Seen:
+def observe(mounts: Sequence[Mount], scratch: str) -> MountsState:
     there: dict[str, list[On]] = {}
     for one in mounted():
         there.setdefault(one.path, []).append(On(one.source, one.type))
     ours = our_units()
     automounts = [unit_name(mount.path, "automount") for mount in mounts]
-    return Seen(
+    return MountsState(
         ours=ours,
         mounted={path: on for path, on in there.items() if path in {mount.path for mount in mounts}},
         folders={

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible.module_utils.muster.shared_data.plan import Plan, make_plan
+from ansible.module_utils.muster.shared_data.plan import MountPlan, make_plan
 from ansible.module_utils.muster.shared_data.request import faults, mounts_of
 from ansible.module_utils.muster.shared_data.units import SECONDS, unit_name
 from ansible.module_utils.muster.verdict.commands import playbook, shell
 
 from ..packages.apt import install
 from ..tools import files, trust
-from ..tools.result import RefusedError, diff, refuse
+from ..tools.result import TaskRefusedError, diff, refuse
 from ..tools.run import failure, run
 from .answering import silence
 from .look import observe
@@ -62,12 +62,12 @@ def silent(mount: Mount) -> str:
     return f"{mount.source} does not come up on {mount.path}: {why}. What systemd says of it: {journal}"
 
 
-def act(plan: Plan, scratch: str) -> None:
+def act(plan: MountPlan, scratch: str) -> None:
     if plan.packages:
         done = install(*plan.packages)
         if done.returncode:
             said = " ".join((done.stderr or done.stdout).split())[-300:]
-            raise RefusedError(f"{', '.join(plan.packages)} cannot be installed: {said}")
+            raise TaskRefusedError(f"{', '.join(plan.packages)} cannot be installed: {said}")
     for path in plan.stop:
         _end(path)
     for path in plan.remove:
@@ -96,7 +96,7 @@ def _end(path: str) -> None:
     if any(one.path == path and one.type != "autofs" for one in mounted()):
         failed = failure(("umount", path), run("umount", path, seconds=SYSTEMCTL_SECONDS))
         if failed:
-            raise RefusedError(
+            raise TaskRefusedError(
                 f"{path} is in use, and stays as it is ({failed})",
                 f"See who uses it: {shell('sudo fuser -vm {path}', path=path)}",
             )
@@ -106,4 +106,4 @@ def _end(path: str) -> None:
 def _must(*argv: str) -> None:
     failed = failure(argv, run(*argv, seconds=SYSTEMCTL_SECONDS))
     if failed:
-        raise RefusedError(failed)
+        raise TaskRefusedError(failed)

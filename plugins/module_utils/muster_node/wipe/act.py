@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.muster.members.wiping import paths_above
 
 from ..tools import files, trees
-from ..tools.result import RefusedError
+from ..tools.result import TaskRefusedError
 from ..tools.run import failure, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ansible.module_utils.muster.members.wiping import Plan
+    from ansible.module_utils.muster.members.wiping import WipePlan
 
 SECONDS = 60
 TREES_SECONDS = 300.0  # an environment with CUDA has 40,000 files
 
 
-def act(plan: Plan, params: dict[str, Any]) -> None:
+def act(plan: WipePlan, params: dict[str, Any]) -> None:
     for name in plan.units:
         # One that has just ended by itself is gone already.
         run("systemctl", "reset-failed", name, seconds=SECONDS)
@@ -73,4 +73,4 @@ def _remove_empty(paths: Sequence[str]) -> None:
 def _must(*argv: str) -> None:
     done = run(*argv, seconds=SECONDS)
     if done.code != 0:
-        raise RefusedError(failure(list(argv), done))
+        raise TaskRefusedError(failure(list(argv), done))

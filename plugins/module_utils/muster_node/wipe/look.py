@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible.module_utils.muster.members.wiping import Seen, SeenAccount, SeenFile, SeenTree
+from ansible.module_utils.muster.members.wiping import SeenTree, WipeAccountState, WipeFileState, WipeState
 from ansible.module_utils.muster.upgrade.seen import read as read_work
 
 from ..tools import files, process
@@ -20,15 +20,15 @@ from ..upgrade import at_work
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ansible.module_utils.muster.members.wiping import Account, Request
+    from ansible.module_utils.muster.members.wiping import WipedAccount, WipeRequest
 
 SECONDS = 60
 MOST_BUSY = 3
 
 
-def observe(params: dict[str, Any], request: Request) -> Seen:
+def observe(params: dict[str, Any], request: WipeRequest) -> WipeState:
     """params: the options of library/wipe_node.py."""
-    return Seen(
+    return WipeState(
         files=dict(_files(params["files"])),
         trees=dict(_trees([tree.path for tree in request.trees])),
         account=_account(request.account) if request.account else None,
@@ -37,14 +37,14 @@ def observe(params: dict[str, Any], request: Request) -> Seen:
     )
 
 
-def _files(patterns: Sequence[str]) -> Iterator[tuple[str, SeenFile]]:
+def _files(patterns: Sequence[str]) -> Iterator[tuple[str, WipeFileState]]:
     for pattern in patterns:
         found = [str(path) for path in sorted(Path("/").glob(pattern.lstrip("/")))] if "*" in pattern else [pattern]
         for path in found:
             with suppress(FileNotFoundError, NotADirectoryError):
                 seen = os.lstat(path)
                 kind = "link" if stat.S_ISLNK(seen.st_mode) else "file" if stat.S_ISREG(seen.st_mode) else "other"
-                yield path, SeenFile(kind, seen.st_uid)
+                yield path, WipeFileState(kind, seen.st_uid)
 
 
 def _trees(paths: Sequence[str]) -> Iterator[tuple[str, SeenTree]]:
@@ -64,14 +64,14 @@ def _is_empty(handle: int, name: str) -> bool:
         return False
 
 
-def _account(account: Account) -> SeenAccount | None:
+def _account(account: WipedAccount) -> WipeAccountState | None:
     try:
         entry = pwd.getpwnam(account.name)
     except KeyError:
         return None
     running = [pid for pid in process.ids() if process.user_id(pid) == entry.pw_uid]
     busy = [process.shown(pid) for pid in running[:MOST_BUSY]]
-    return SeenAccount(entry.pw_gecos.partition(",")[0], entry.pw_dir, tuple(busy))
+    return WipeAccountState(entry.pw_gecos.partition(",")[0], entry.pw_dir, tuple(busy))
 
 
 def _units(patterns: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -12,18 +12,18 @@ from ansible.module_utils.muster.verdict.foreign import quote
 from ansible.module_utils.muster.workbench import files as domain
 
 from ..tools import files, trust
-from ..tools.result import RefusedError
+from ..tools.result import TaskRefusedError
 from . import notebook
 
 if TYPE_CHECKING:
-    from ansible.module_utils.muster.workbench.plan import Plan, Request
+    from ansible.module_utils.muster.workbench.plan import WorkbenchPlan, WorkbenchRequest
 
 
-def act(plan: Plan, request: Request) -> None:
+def act(plan: WorkbenchPlan, request: WorkbenchRequest) -> None:
     for name in plan.stop:
         said = notebook.as_owner(pwd.getpwnam(name), "stop", {"users_root": request.users_root})
         if said.get("error"):
-            raise RefusedError(
+            raise TaskRefusedError(
                 f"the notebook of {name} was not ended. Its account reports: {quote(str(said['error']))}"
             )
     if request.present:
@@ -44,7 +44,7 @@ def act(plan: Plan, request: Request) -> None:
     remove(request.root, plan)
 
 
-def remove(root: str, plan: Plan) -> None:
+def remove(root: str, plan: WorkbenchPlan) -> None:
     trust.refuse_foreign(root)
     for name in plan.remove:
         path = Path(root, name)

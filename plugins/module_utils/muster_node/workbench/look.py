@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING
 from ansible.module_utils.muster.pytorch.lock import is_digest
 from ansible.module_utils.muster.pytorch.request import is_environment
 from ansible.module_utils.muster.workbench import files as domain
-from ansible.module_utils.muster.workbench.plan import Python, Seen
+from ansible.module_utils.muster.workbench.plan import Python, WorkbenchState
 
 from ..tools import files
 from ..tools.run import names, run
 
 if TYPE_CHECKING:
-    from ansible.module_utils.muster.workbench.plan import Request
+    from ansible.module_utils.muster.workbench.plan import WorkbenchRequest
 
 ASK = "import sys, importlib.util as u; print('%d.%d' % sys.version_info[:2], u.find_spec('ipykernel') is not None)"
 PYTHON_SECONDS = 20.0
 MOST_ANSWER = 1000  # bytes
 
 
-def observe(request: Request) -> Seen:
+def observe(request: WorkbenchRequest) -> WorkbenchState:
     kernels = [domain.kernel_path(request.root, name) for name in names(domain.kernels_folder(request.root))]
     paths = [*(f"{request.root}/{name}" for name in request.programs), domain.UNIT, *kernels]
     texts = {path: text for path in paths if (text := files.text(path)) is not None}
-    return Seen(
+    return WorkbenchState(
         texts=texts,
         link=link(domain.WANTED),
         pythons={} if not request.present else {name: python(path) for name, path in request.environments.items()},

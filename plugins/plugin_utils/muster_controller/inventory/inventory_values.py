@@ -32,7 +32,7 @@ GROUPS = ("gpu_nodes", "all")  # in the order in which Ansible prefers what they
 
 
 @dataclass
-class Kept:
+class ValueEdits:
     """diffs: as Ansible shows them. by_hand: what somebody has to write."""
 
     diffs: list[dict[str, str]] = field(default_factory=list)
@@ -43,9 +43,9 @@ class Kept:
         return bool(self.diffs)
 
 
-def keep_values(action: ControllerAction, values: Mapping[str, Any], *, check: bool) -> Kept:
+def keep_values(action: ControllerAction, values: Mapping[str, Any], *, check: bool) -> ValueEdits:
     """Write what the inventory does not say yet for every node. What nodes have of their own is left to people."""
-    kept, roles = Kept(), load_roles(action._loader)
+    kept, roles = ValueEdits(), load_roles(action._loader)
     for name, value in values.items():
         said = {
             node: read_node(action.task_vars, action._templar, roles, node, [name]).values.get(name)
@@ -64,7 +64,7 @@ def keep_values(action: ControllerAction, values: Mapping[str, Any], *, check: b
     return kept
 
 
-def _write(kept: Kept, name: str, value: Any, *, check: bool) -> str:
+def _write(kept: ValueEdits, name: str, value: Any, *, check: bool) -> str:
     """Write it where it stands, or into group_vars/all.yml; return why that was not done."""
     sources = [Path(one).absolute() for one in context.CLIARGS.get("inventory") or () if "," not in one]
     path = None

@@ -14,14 +14,14 @@ from . import newcomers
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.onboard.request import Asked
+    from muster.onboard.request import NodeToOnboard
 
 
-def asked(options: Mapping[str, Any]) -> tuple[list[Asked], list[str]]:
+def asked(options: Mapping[str, Any]) -> tuple[list[NodeToOnboard], list[str]]:
     """The nodes, and what is wrong with the request. options: node, address, host_key, gpus, nodes, nodes_file and
     ssh_config, as the modules onboard_request and import_inventory document them."""
     config = options["ssh_config"]
-    given = request.Given(
+    given = request.OnboardingOptions(
         **{name: options[name] for name in ("node", "address", "host_key", "gpus", "nodes")},
         nodes_file=options["nodes_file"],
         file=newcomers.text_of(options["nodes_file"]) if options["nodes_file"] else None,
@@ -37,7 +37,7 @@ def asked(options: Mapping[str, Any]) -> tuple[list[Asked], list[str]]:
         own, plain = (settings(config, host) for host in (one.name, newcomers.NOWHERE))
         problems += request.problems_of_ssh(one, own)
         address, variables = request.of_ssh(own, plain)
-        nodes.append(request.Asked(one.name, address, {**variables, **one.variables}, one.where))
+        nodes.append(request.NodeToOnboard(one.name, address, {**variables, **one.variables}, one.where))
     return nodes, problems
 
 

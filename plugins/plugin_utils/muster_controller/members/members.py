@@ -12,20 +12,20 @@ from muster.verdict.words import few
 from muster_controller.launch.elsewhere import ask, opened, roots
 from muster_controller.nodes.asking import ask_nodes
 from muster_controller.nodes.connection import connect
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.variables import node_variables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from muster_controller.launch.elsewhere import Heard
-    from muster_controller.nodes.asking import Said
+    from muster_controller.nodes.asking import NodeAnswer
     from muster_controller.playbook.action import ControllerAction
 
-MEMBERS = Program("members")
+MEMBERS = NodeProgram("members")
 
 
-class Cluster:
+class ClusterMembers:
     """The nodes of the inventory with their variables, and how they are reached."""
 
     def __init__(self, action: ControllerAction, task_vars: Mapping[str, Any]) -> None:
@@ -51,7 +51,7 @@ class Cluster:
             if name not in without and (name in again or not own[OPTION]) and (not self.chosen or name in self.chosen)
         ]
 
-    def ask(self, verb: str, requests: Mapping[str, dict[str, Any]]) -> dict[str, Said]:
+    def ask(self, verb: str, requests: Mapping[str, dict[str, Any]]) -> dict[str, NodeAnswer]:
         """One verb of the program members, to all of them at once."""
         return ask_nodes(self.action, MEMBERS, verb, requests)
 

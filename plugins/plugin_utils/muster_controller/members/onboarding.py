@@ -34,7 +34,7 @@ class Onboarding:
     def __init__(self) -> None:
         self.nodes: dict[str, dict[str, Any]] = {}
         self.process = os.getpid()
-        self.ended: ending.Ending | None = None
+        self.ended: ending.OnboardingOutcome | None = None
 
     def took(self, result: Mapping[str, Any]) -> None:
         told = result.get("onboarding")
@@ -49,7 +49,7 @@ class Onboarding:
                 first = said.strip().partition("\n")[0].removeprefix(f"{name}: ").rstrip(".")
                 own.setdefault("why", first or "it failed")
 
-    def end(self, *, check: bool) -> ending.Ending | None:
+    def end(self, *, check: bool) -> ending.OnboardingOutcome | None:
         """Write down why nodes were not accepted; who asks once more gets the same answer."""
         if self.ended is None and self.nodes:
             reasons = {

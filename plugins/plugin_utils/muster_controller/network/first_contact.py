@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import paramiko
 
 from muster.network import known_hosts, trust
-from muster.network.known_hosts import Key
+from muster.network.known_hosts import HostKey
 from muster_node.tools import files
 from muster_node.tools.run import run
 
@@ -85,13 +85,13 @@ def road_to(node: str, connection: ConnectionBase, wanted: str = "") -> Road:
     return Road(node=node, wanted=wanted, host=str(connection.get_option("host")), arguments=tuple(arguments))
 
 
-def meet(road: Road, project: str, replace: Sequence[str]) -> trust.Row:
+def meet(road: Road, project: str, replace: Sequence[str]) -> trust.HostKeyDecision:
     """Ask one node for its keys, and decide."""
     if road.arguments is None:
         return trust.decide(trust.Contact(road.node, "", road.host, local=True), [], project, replace)
     end = where_it_ends(road, project)
     known = [entry for path in end.files for entry in known_hosts.entries(read(path), path) if entry.names(end.name)]
-    keys: list[Key] = []
+    keys: list[HostKey] = []
     error = end.error
     asked: list[list[str]] = []
     while not error:
@@ -120,7 +120,7 @@ def read(path: str) -> str:
     """The text of a file, empty where there is none. Bytes that are no text survive (surrogateescape)."""
     try:
         return files.read(path, links=True).decode("utf-8", "surrogateescape")
-    except (FileNotFoundError, NotADirectoryError, PermissionError, files.RefusedError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError, files.UnsafePathError):
         return ""
 
 
@@ -191,7 +191,7 @@ def split_port(place: str) -> tuple[str, str]:
     return host, port
 
 
-def show_key(end: End, types: Sequence[str]) -> Key:
+def show_key(end: End, types: Sequence[str]) -> HostKey:
     """The host key of one of these types that the node shows, the first that it has. Raises NoKeyError."""
     with connected(end) as sock:
         try:
@@ -210,7 +210,7 @@ def show_key(end: End, types: Sequence[str]) -> Key:
             raise NoKeyError(f"the connection broke: {exc or 'nothing came'}") from exc
         finally:
             transport.close()
-    return Key(key.get_name(), key.get_base64())
+    return HostKey(key.get_name(), key.get_base64())
 
 
 def _plain(reason: str) -> str:

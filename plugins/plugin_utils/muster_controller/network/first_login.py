@@ -55,7 +55,7 @@ def _meet(node: NodeConnection) -> str:
     return contact.python_problem(login) or _root(node, login)
 
 
-def _root(node: NodeConnection, login: contact.Login) -> str:
+def _root(node: NodeConnection, login: contact.FirstLogin) -> str:
     """Whether root's Python runs, by the way that the inventory says: every step needs that."""
     try:
         code, out, err = node.python("-I -S -c 'import os; print(os.getuid())'", b"", privileged=True)

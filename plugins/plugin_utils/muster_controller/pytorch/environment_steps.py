@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ansible.errors import AnsibleActionFail
 
 from muster.pytorch.choice import Ask
-from muster.pytorch.downloads import Need, downloader, holders
-from muster.pytorch.lock import LockError, Section, same_place, section_of
+from muster.pytorch.downloads import WheelNeed, downloader, holders
+from muster.pytorch.lock import LockError, WheelSection, same_place, section_of
 from muster.pytorch.request import PLAIN, TORCH
 from muster_controller.nodes.connection import connect
 from muster_controller.nodes.distribution import PROGRAM
@@ -119,7 +119,7 @@ class EnvironmentSteps:
         messages.open()
         return {name: values[name]["cluster_address"] for name in names}, port, messages
 
-    def _sharing(self, section: Section, takers: list[str], peers: list[str]) -> WheelSharing:
+    def _sharing(self, section: WheelSection, takers: list[str], peers: list[str]) -> WheelSharing:
         """Begin to share the wheels of this section: what each of these nodes has of them. peers: may have all."""
         addresses, port, messages = self._ways(list(dict.fromkeys([*takers, *peers])))
         folder = str(Path(self.arguments["root"], "wheels", section.digest))
@@ -141,7 +141,7 @@ class EnvironmentSteps:
     def _shown(self, line: str) -> None:
         self.action._display.display(f"  {line}")
 
-    def _written_down(self, lock: LockFile, section: Section) -> dict[str, Any]:
+    def _written_down(self, lock: LockFile, section: WheelSection) -> dict[str, Any]:
         """Have what a node has got in the lock, unless it is there. What the lock or a reviewed one has for the same
         request is the only answer to it: a node that was taken over could name other files for all nodes."""
         there = lock.read()
@@ -184,14 +184,14 @@ class EnvironmentSteps:
         got = news.get("wheels", {}).get("came_from") if name == self.node else None
         return {"came_from": got or news["came"].get(self.node) or found, "why": ""}
 
-    def _needs(self) -> dict[str, Need]:
+    def _needs(self) -> dict[str, WheelNeed]:
         """What the look found that each node needs, in the order of the play."""
         found = {name: self._need(name) for name in self.vars["ansible_play_batch"]}
         return {name: need for name, need in found.items() if need is not None}
 
-    def _need(self, name: str) -> Need | None:
+    def _need(self, name: str) -> WheelNeed | None:
         look = self._of(registered(self.vars, name, self.looks))
-        return Need(**look["needs"]) if "needs" in look and not look.get("failed") else None
+        return WheelNeed(**look["needs"]) if "needs" in look and not look.get("failed") else None
 
     def _has_work(self) -> bool:
         """Whether the look found anything to do here."""
@@ -204,7 +204,7 @@ class EnvironmentSteps:
             self._of(registered(self.vars, name, register)).get("failed") for register in self.earlier
         )
 
-    def _fetched(self, key: str, needs: Mapping[str, Need]) -> tuple[str, Mapping[str, Any]]:
+    def _fetched(self, key: str, needs: Mapping[str, WheelNeed]) -> tuple[str, Mapping[str, Any]]:
         """The node that has last got these wheels in this run, and what it reported; nothing where nobody has."""
         for register in reversed(self.earlier):
             for name in (name for name, need in needs.items() if need.key == key):

@@ -13,7 +13,7 @@ from yaml import YAMLError
 from muster.inventory.model import Problem
 from muster.pytorch import conda, environments
 from muster.pytorch.conda import CondaError
-from muster.pytorch.requirements import Asked, RequirementsError, asked, of_pyproject, parts_of
+from muster.pytorch.requirements import RequestedPackages, RequirementsError, asked, of_pyproject, parts_of
 from muster_controller.playbook.trusted import who_else_writes
 from muster_node.tools import files
 
@@ -27,7 +27,7 @@ OPTION = "cluster_environments"
 tomllib: Any = importlib.import_module("tomllib")
 
 
-def read(entry: Mapping[str, Any], folder: str) -> Asked:
+def read(entry: Mapping[str, Any], folder: str) -> RequestedPackages:
     """folder: where relative paths begin. Raises RequirementsError, whose text begins with the name of the file."""
     option = next(option for option in environments.SOURCES if entry.get(option))
     path = Path(folder, Path(entry[option]).expanduser())
@@ -40,7 +40,7 @@ def read(entry: Mapping[str, Any], folder: str) -> Asked:
         raise RequirementsError(text if text.startswith("/") else f"{path}: {text}") from None
 
 
-def read_conda(entry: Mapping[str, Any], folder: str) -> conda.Asked:
+def read_conda(entry: Mapping[str, Any], folder: str) -> conda.CondaSpecs:
     """The same of an environment.yml. Raises CondaError."""
     path = Path(folder, Path(entry["conda"]).expanduser())
     try:

@@ -8,7 +8,7 @@ from ansible.errors import AnsibleActionFail
 
 from muster.pytorch import environments
 from muster.pytorch.choice import Ask
-from muster.pytorch.requirements import Asked, RequirementsError
+from muster.pytorch.requirements import RequestedPackages, RequirementsError
 
 from .environment_steps import EnvironmentSteps, lock_beside
 from .environments import read
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class NamedSteps(EnvironmentSteps):
     """An environment of cluster_environments: in a folder of its own, from a file of its own, with its own lock."""
 
-    asked = Asked("", "", ())
+    asked = RequestedPackages("", "", ())
 
     def __init__(
         self, action: ActionBase, task_vars: Mapping[str, Any], arguments: Mapping[str, Any], name: str

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 from muster.verdict.printable import printable
 
 if TYPE_CHECKING:
-    from muster.report.pipelines import Case, Suite
+    from muster.report.pipelines import JUnitCase, Suite
 
 # Printable, and still no characters of XML 1.0 (https://www.w3.org/TR/xml/#charsets).
 NONE_OF_XML = re.compile("[\ufffe\uffff]")
@@ -30,7 +30,7 @@ def xml(suite: Suite) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(whole, encoding="unicode") + "\n"
 
 
-def add(suite: ET.Element, case: Case) -> None:
+def add(suite: ET.Element, case: JUnitCase) -> None:
     about = {"classname": text(f"muster.{case.of}"), "name": text(case.name), "time": f"{case.seconds:.3f}"}
     element = ET.SubElement(suite, "testcase", about)
     if case.result == "pass":

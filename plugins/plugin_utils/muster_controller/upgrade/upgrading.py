@@ -10,17 +10,17 @@ import time
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from muster.nvidia_driver.model import Seen as DriverSeen
-from muster.pytorch.request import RequestError, make_request
+from muster.nvidia_driver.model import DriverState as DriverSeen
+from muster.pytorch.request import EnvironmentRequestError, make_request
 from muster.upgrade import driver, kernel, say, say_kernel
 from muster.upgrade.asked import problems
-from muster.upgrade.model import Change, Node, Request
+from muster.upgrade.model import UpgradeNode, UpgradeRequest, VersionChange
 from muster.upgrade.order import put_in_order, trials
 from muster.upgrade.previous import going_back, release_of
-from muster.upgrade.seen import Seen, read
+from muster.upgrade.seen import UpgradeNodeFacts, read
 from muster_controller.inventory.inventory_values import keep_values
 from muster_controller.nodes.asking import ask_nodes
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.node_error import one_line
 from muster_controller.playbook.own_machine import is_own_machine
 from muster_controller.playbook.variables import load_roles, read_node, registered
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from muster_controller.playbook.action import ControllerAction
 
-PROGRAM = Program("at_work")
+PROGRAM = NodeProgram("at_work")
 BROUGHT = "__nvidia_driver_look"  # what the role nvidia_driver saw once the packages had come
 AGAIN = 5.0  # seconds between two looks at a node that is waited for
 LIMITED = "--limit leaves it out"
@@ -48,7 +48,7 @@ class UpgradeError(Exception):
 
 
 class Upgrading:
-    def __init__(self, action: ControllerAction, request: Request, options: Mapping[str, Any]) -> None:
+    def __init__(self, action: ControllerAction, request: UpgradeRequest, options: Mapping[str, Any]) -> None:
         self.action = action
         self.request = request
         self.options = options
@@ -147,7 +147,7 @@ class Upgrading:
         plan = self.options["plan"]
         good = [*self.turns.good(), *plan["proved"]]
         idle, _ = self._idle(good, 0) if good else ([], {})
-        nodes = [Node(one["name"], quarantined=one["quarantined"]) for one in plan["nodes"]]
+        nodes = [UpgradeNode(one["name"], quarantined=one["quarantined"]) for one in plan["nodes"]]
         first = bool(plan["batches"]) and batch[0] in plan["batches"][0]
         return {"launches": trials(batch, idle, nodes, first=first)}
 
@@ -211,7 +211,7 @@ class Upgrading:
         try:
             if self.request.torch:
                 make_request(torch_version=self.request.torch, variant="cpu", gpus=0, packages=[], python="3.10")
-        except RequestError as problem:
+        except EnvironmentRequestError as problem:
             return [f"{str(problem).replace('cluster_torch_version', 'torch_version')}."]
         return []
 
@@ -231,7 +231,7 @@ class Upgrading:
     def _listed(self, option: str) -> str:
         return str(self._read(self.names[0]).get(option, ""))
 
-    def _node(self, name: str) -> Node:
+    def _node(self, name: str) -> UpgradeNode:
         look = self.options["look"]
         quarantined = bool(self._read(name).get("cluster_quarantined"))
         silent = look["silent"].get(name, "") or self._failed(name)
@@ -239,7 +239,7 @@ class Upgrading:
         if self.request.kind != "pytorch" and not silent:
             silent = gets["silent"].get(name, "") or ("" if name in gets["nodes"] else "it could not be looked at")
         changes = () if silent else tuple(self._changes(name))
-        return Node(name, changes, tuple(look["busy"].get(name, ())), silent, quarantined)
+        return UpgradeNode(name, changes, tuple(look["busy"].get(name, ())), silent, quarantined)
 
     def _failed(self, name: str) -> str:
         """Why a look at the node failed, which leaves it out of what comes behind."""
@@ -248,7 +248,7 @@ class Upgrading:
             return one_line(str(look.get("msg", ""))).removeprefix(f"{name}: ") or "it could not be looked at"
         return ""
 
-    def _gets(self) -> dict[str, kernel.Fix | driver.Turn]:
+    def _gets(self) -> dict[str, kernel.KernelFix | driver.Turn]:
         """What was found out for each node: given to the plan, and by it to all that comes behind."""
         given = self.options["gets"] or self.options["plan"].get("gets", {})
         shapes = given.get("nodes", {})
@@ -256,8 +256,8 @@ class Upgrading:
             return {name: kernel.fix_of(shape) for name, shape in shapes.items()}
         return {name: driver.turn_from(shape) for name, shape in shapes.items()}
 
-    def _fixes(self) -> dict[str, kernel.Fix]:
-        return {name: one for name, one in self._gets().items() if isinstance(one, kernel.Fix)}
+    def _fixes(self) -> dict[str, kernel.KernelFix]:
+        return {name: one for name, one in self._gets().items() if isinstance(one, kernel.KernelFix)}
 
     def _going_back(self, name: str) -> Sequence[str]:
         """What is typed for a node that has changed."""
@@ -267,7 +267,7 @@ class Upgrading:
             return driver.going_back(name, one, looked.get("packages", {}))
         return one.back if one else ()
 
-    def _changes(self, name: str) -> list[Change]:
+    def _changes(self, name: str) -> list[VersionChange]:
         if self.request.kind != "pytorch":
             return list(gets[name].changes) if name in (gets := self._gets()) else []
         plan = registered(self.vars, name, self.options["torch_looks"]).get("plan", {})
@@ -275,9 +275,9 @@ class Upgrading:
             return []
         before = self.options["look"]["releases"][name]
         why = f" ({plan['reasons'][0]})" if before == self.request.torch and plan["reasons"] else ""
-        return [Change("PyTorch", f"{before}{why}", self.request.torch)]
+        return [VersionChange("PyTorch", f"{before}{why}", self.request.torch)]
 
-    def _not_kept(self, nodes: Sequence[Node]) -> list[str]:
+    def _not_kept(self, nodes: Sequence[UpgradeNode]) -> list[str]:
         """Going back builds nothing."""
         found = []
         for node in nodes if self.request.rollback else ():
@@ -303,13 +303,13 @@ class Upgrading:
                 return [name for name in names if name not in busy], busy
             time.sleep(min(AGAIN, max(0.1, deadline - time.monotonic())))
 
-    def _ask(self, names: Sequence[str]) -> dict[str, Seen]:
+    def _ask(self, names: Sequence[str]) -> dict[str, UpgradeNodeFacts]:
         played = self.vars["ansible_play_hosts_all"]
         asked = [name for name in names if name in played or name in self.options["look"].get("busy", {})]
         restart = self.request.kind != "pytorch"
         payloads = {name: {"root": str(self._read(name)["pytorch_root"]), "restart": restart} for name in asked}
         answers = ask_nodes(self.action, PROGRAM, "look", payloads)
-        found = {name: Seen(silent=LIMITED) for name in names}
+        found = {name: UpgradeNodeFacts(silent=LIMITED) for name in names}
         for name, said in answers.items():
-            found[name] = Seen(silent=said.error) if said.error else read(said.data)
+            found[name] = UpgradeNodeFacts(silent=said.error) if said.error else read(said.data)
         return found

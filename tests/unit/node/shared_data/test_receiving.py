@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster_node.distribution import store
-from muster_node.distribution.manifest import File
+from muster_node.distribution.manifest import ManifestFile
 from muster_node.shared_data import receiving
 from muster_node.shared_data.mounted import Mounted
 from muster_node.shared_data.receiving import Receiving
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CONTENT = b"1234"
-FILE = File("a/file", executable=False, size=len(CONTENT), sha256=hashlib.sha256(CONTENT).hexdigest())
+FILE = ManifestFile("a/file", executable=False, size=len(CONTENT), sha256=hashlib.sha256(CONTENT).hexdigest())
 
 
 @pytest.mark.parametrize(
@@ -41,14 +41,14 @@ def test_a_folder_of_a_file_server_is_not_copied_to(
     if not refused:
         receiving.refuse(path)
         return
-    with pytest.raises(files.RefusedError) as problem:
+    with pytest.raises(files.UnsafePathError) as problem:
         receiving.refuse(path)
     assert problem.value.strerror == refused
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "set").write_bytes(b"")
-    with pytest.raises(files.RefusedError, match="is no folder"):
+    with pytest.raises(files.UnsafePathError, match="is no folder"):
         receiving.refuse(str(tmp_path / "set"))
 
 
