@@ -86,8 +86,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.members.wiping import Tree, WipedAccount, WipeRequest, make_plan, still_there
 from ansible.module_utils.muster_node.tools.result import diff, lines, one_sentence, refuse
-from ansible.module_utils.muster_node.wipe.act import act
-from ansible.module_utils.muster_node.wipe.look import observe
+from ansible.module_utils.muster_node.wipe.wiping import act, observe
 
 SEVERAL = {"type": "list", "elements": "str", "default": []}
 SPEC = {

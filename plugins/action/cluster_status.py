@@ -26,11 +26,10 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
-from muster.status.judge import StatusFacts, StatusNode, as_dict, ranks_of, sentence, status
-from muster.status.quarantine import quarantine
+from muster.status.judge import StatusFacts, StatusNode, as_dict, quarantine, ranks_of, sentence, status
 from muster.status.screen import screen
-from muster_controller.artifacts.json_file import write_json
 from muster_controller.artifacts.past_runs import past
+from muster_controller.artifacts.private_files import write_json
 from muster_controller.nodes.connection import connect
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.interruption import Interruption

@@ -27,9 +27,9 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.errors import AnsibleActionFail, AnsibleError
 
 from muster.gpu_stack.model import StackNodeFacts, StackRequest
+from muster.gpu_stack.packages import PARTS, RDMA, doca, needed, parts_of, repository
 from muster.gpu_stack.rdma import DOCA
 from muster.gpu_stack.report import drivers, report
-from muster.gpu_stack.repositories import PARTS, RDMA, doca, needed, parts_of, repository
 from muster.gpu_stack.resolve import resolve
 from muster.gpu_stack.table import VersionsTable
 from muster.nvidia_driver.family import is_part
@@ -45,8 +45,8 @@ from muster_controller.playbook.variables import controller_file, load_roles, pr
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from muster.gpu_stack.packages import StackRepository
     from muster.gpu_stack.rdma import RdmaPart
-    from muster.gpu_stack.repositories import StackRepository
 
 VERSIONS = "roles/gpu_stack/files/versions.yml"
 REPOSITORIES = "roles/gpu_stack/files/repositories.yml"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.acceptance import comparison
-from muster_controller.artifacts.json_file import write_json
+from muster_controller.artifacts.private_files import write_json
 from muster_controller.artifacts.runs import add_verdict, open_run
 from muster_controller.playbook.action import ControllerAction, Options
 

@@ -22,7 +22,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from muster.network import trust
 from muster.verdict.commands import again, playbook
 from muster_controller.members import newcomers
-from muster_controller.network.first_login import met
+from muster_controller.network.first_contact import met
 from muster_controller.network.trusting import compare_and_pin, say
 from muster_controller.nodes.connection import connect
 from muster_controller.playbook.action import ControllerAction, Options

@@ -19,7 +19,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from muster.inventory.model import ip
 from muster.onboard import request, standing
-from muster_controller.members import asked_nodes, newcomers
+from muster_controller.members import newcomers, onboarding
 from muster_controller.playbook.action import ControllerAction, Options
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class ActionModule(ControllerAction):
 
     def work(self) -> dict[str, Any]:
         options = self.options
-        asked, problems = asked_nodes.asked(options)
+        asked, problems = onboarding.asked(options)
         known = newcomers.members(self.task_vars, self._templar, self._loader)
         nodes, more = request.resolved(asked, self._looked_up(asked, known))
         elsewhere = {name: group for name, group in self._others().items() if name not in known}

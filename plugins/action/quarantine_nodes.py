@@ -26,8 +26,7 @@ from muster.members import quarantine
 from muster.members.quarantine import OPTION
 from muster.verdict.words import few
 from muster_controller.inventory import inventory_file
-from muster_controller.members.members import ClusterMembers
-from muster_controller.members.quarantine import entry
+from muster_controller.members.members import ClusterMembers, quarantine_entry
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.command_line import sentence
 
@@ -79,7 +78,7 @@ class ActionModule(ControllerAction):
 
     def wanted(self, now: bool | dict[str, Any]) -> dict[str, Any]:
         """What the inventory says of a node afterwards."""
-        fresh = entry(self.reason)
+        fresh = quarantine_entry(self.reason)
         return dict(now) if isinstance(now, dict) and quarantine.keeps(now, fresh) else fresh
 
     def write(self, cluster: ClusterMembers, wanted: dict[str, dict[str, Any]]) -> inventory_file.InventoryEdits:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from acting import Programs, World
 from launch_shapes import a_plan
-from muster.drift import checks
+from muster.drift import judge
 from muster.drift.judge import Drifted, Looked
 from muster.drift.model import DriftDifference, Origin, Subject
 from muster_controller.drift.drifting import Drifting, DriftReport
@@ -119,8 +119,8 @@ def test_launches_are_listed_with_their_last_lines(
 # ---------------------------------------------------------------- drift
 
 
-SERVICE = DriftDifference("node1", checks.UNIT, "ssh.service is stopped", tag="network")
-CONTENT = DriftDifference("node2", checks.CONTENT, "torch was changed", tag="pytorch", subjects=(Subject("part", "x"),))
+SERVICE = DriftDifference("node1", judge.UNIT, "ssh.service is stopped", tag="network")
+CONTENT = DriftDifference("node2", judge.CONTENT, "torch was changed", tag="pytorch", subjects=(Subject("part", "x"),))
 
 
 class Drift:

@@ -20,9 +20,7 @@ from muster.baseline.model import (
     BaselineUnit,
     SysctlKey,
 )
-from muster.baseline.packages import installed_packages
-from muster.baseline.plan import make_plan
-from muster.baseline.sysctl import ports, sysctl_text, sysctl_value
+from muster.baseline.plan import installed_packages, make_plan, ports, sysctl_text, sysctl_value
 
 EVERYTHING = {
     "packages": [],

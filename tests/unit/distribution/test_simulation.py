@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster.distribution.lines import lines
-from muster_node.distribution.fetching import ASKED_AT_ONCE
-from muster_node.distribution.pace import TransferPace
+from muster_node.distribution.fetching import ASKED_AT_ONCE, TransferPace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cases import cases
-from muster.drift import checks, installed, judge, plans, repair, results, table
+from muster.drift import installed, judge, plans, repair, results, table
 from muster.drift.model import DriftDifference, History, Origin, Subject
 from muster.drift.origin import origin
 
 if TYPE_CHECKING:
     from muster.verdict.finding import FindingFix
 
-BY_ID = {check.id: check for check in checks.CHECKS}
+BY_ID = {check.id: check for check in judge.CHECKS}
 ORDER = ("baseline", "network", "gpu_stack", "pytorch")
 NOTHING_SAID: dict[str, Any] = {"changed": True, "failed": False, "unreachable": False}
 
@@ -119,7 +119,7 @@ def test_a_node_that_is_down_is_unknown_and_passes_nothing() -> None:
 def test_without_a_record_what_was_installed_is_not_looked_for() -> None:
     said = [*judge.findings([], {"node1": judge.Looked(no_record="nothing was written down yet")})]
     skipped = [one["id"] for one in said if isinstance(one, dict)]
-    assert skipped == [check.id for check in checks.OF_THE_RECORD]
+    assert skipped == [check.id for check in judge.OF_THE_RECORD]
     assert {one.status for one in said if not isinstance(one, dict)} == {"pass"}
 
 

@@ -16,9 +16,9 @@ from cases import cases
 from muster.pytorch import choice as choosing
 from muster.pytorch import lock
 from muster.pytorch.choice import Ask
-from muster.pytorch.downloads import WheelNeed, downloader, holders
 from muster.pytorch.lock import LockError, Wheel, WheelSection
 from muster.pytorch.plan import Environment, shortcomings
+from muster.pytorch.wheels import WheelNeed, downloader, holders
 
 PYTHON, MACHINE = "3.12", "x86_64"
 ASK = {"torch_version": "2.13.0", "variant": "auto", "gpus": 0, "packages": ["numpy==2.3.5"]}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.report.shared_data import tables
+from muster.report.measured import shared_data_tables
 from muster.shared_data.trial import FolderTrial, judge, rates, summary, table
 from muster.verdict.check import collect
 
@@ -152,7 +152,7 @@ def test_a_node_that_did_not_answer_is_unknown() -> None:
 
 
 def test_the_page_shows_every_folder() -> None:
-    assert tables({}) is None
-    (one,) = tables({"folders": [{"path": "/data", "megabytes": 256, "nodes": rates(trial())}]}) or []
+    assert shared_data_tables({}) is None
+    (one,) = shared_data_tables({"folders": [{"path": "/data", "megabytes": 256, "nodes": rates(trial())}]}) or []
     assert one["together"] == {"write": "403", "read": "805"}
     assert one["rows"][0] == {"node": "node1", "write": "134.2", "read": "268.4", "seen": "0.02"}

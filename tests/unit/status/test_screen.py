@@ -7,9 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from cases import cases
-from muster.status.judge import StatusFacts, StatusNode, as_dict, ranks_of, sentence, status
+from muster.status.judge import StatusFacts, StatusNode, as_dict, quarantine, ranks_of, sentence, status
 from muster.status.past import PastRun, PastRuns
-from muster.status.quarantine import quarantine
 from muster.status.screen import screen
 
 if TYPE_CHECKING:

@@ -10,9 +10,17 @@ import pytest
 
 from cases import cases, document_of
 from muster.nvidia_driver.apt import AptSimulation
-from muster.upgrade import kernel, say_kernel
-from muster.upgrade.boot_menu import entry
-from muster.upgrade.kernel_seen import InstalledKernel, KernelPackage, Kernels, Module, UselessError, flavour, read
+from muster.upgrade import kernel, say
+from muster.upgrade.kernel_seen import (
+    InstalledKernel,
+    KernelPackage,
+    Kernels,
+    Module,
+    UselessError,
+    entry,
+    flavour,
+    read,
+)
 from muster.upgrade.model import Order
 
 NODES: dict[str, Any] = document_of(Path(__file__).with_name("nodes.yml"))
@@ -69,7 +77,7 @@ def test_what_a_node_gets(case: dict[str, Any]) -> None:
     assert fix.start == case["start"]
     assert [str(change) for change in fix.changes] == case.get("changes", [])
     assert list(fix.back) == case.get("back", [])
-    shown = [*say_kernel.packages({"node1": fix}, Order((("node1",),)))]
+    shown = [*say.kernel_packages({"node1": fix}, Order((("node1",),)))]
     assert shown == case.get("shown", [])
     assert kernel.fix_of(asdict(fix)) == fix
 

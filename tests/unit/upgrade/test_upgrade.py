@@ -6,8 +6,7 @@ from typing import Any
 
 from cases import cases
 from muster.upgrade import say
-from muster.upgrade.asked import problems
-from muster.upgrade.model import Order, UpgradeNode, UpgradeRequest, VersionChange
+from muster.upgrade.model import Order, UpgradeNode, UpgradeRequest, VersionChange, problems
 from muster.upgrade.order import put_in_order, trials
 from muster.upgrade.previous import environments, going_back
 from muster.upgrade.seen import read

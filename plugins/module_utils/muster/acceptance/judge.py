@@ -1,7 +1,4 @@
-"""The acceptance test judged: every subject's checks over what the ranks reported, and what was measured (smoke.json).
-
-A rank that did not report is a failure: nothing is concluded from its peers.
-"""
+"""The acceptance test evaluated: the checks of every subject, the measured values, and one sentence for people."""
 
 from __future__ import annotations
 

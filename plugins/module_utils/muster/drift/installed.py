@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from . import checks
+from . import judge
 from .model import DriftDifference, Subject
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ def differences(node: str, now: Json, record: Json, links: Mapping[str, str]) ->
     kernel, ran = str(now.get("kernel", "")), str(record.get("kernel", ""))
     if kernel and ran and kernel != ran:
         about = (Subject("package", f"linux-image-{kernel}"), Subject("boot", ""))
-        yield DriftDifference(node, checks.KERNEL, f"the kernel {kernel} runs, and {ran} ran", kernel, ran, "", about)
+        yield DriftDifference(node, judge.KERNEL, f"the kernel {kernel} runs, and {ran} ran", kernel, ran, "", about)
     elif now.get("boot_id") and record.get("boot_id") and now["boot_id"] != record["boot_id"]:
         words = tuple(Subject("word", word) for word in REBOOTS)
-        yield DriftDifference(node, checks.REBOOT, "it was restarted", "", "", "", (Subject("boot", ""), *words))
+        yield DriftDifference(node, judge.REBOOT, "it was restarted", "", "", "", (Subject("boot", ""), *words))
     yield from _driver(node, now, record)
     yield from _gpus(node, now, record)
-    yield from _versions(node, checks.FIRMWARE, "{}", now.get("firmware"), record.get("firmware"))
-    yield from _versions(node, checks.VERSION, "the package {}", now.get("packages"), record.get("packages"), "package")
+    yield from _versions(node, judge.FIRMWARE, "{}", now.get("firmware"), record.get("firmware"))
+    yield from _versions(node, judge.VERSION, "the package {}", now.get("packages"), record.get("packages"), "package")
     yield from _environment(node, now.get("environment"), record.get("environment"), links[""])
     named, were = now.get("named") or {}, record.get("named") or {}
     for name in sorted(links.keys() & named.keys() & were.keys()):  # what a node says of others is not asked for
@@ -64,29 +64,27 @@ def _driver(node: str, now: Json, record: Json) -> Iterator[DriftDifference]:
     if "driver" in record and loaded != was:
         about = tuple(Subject("word", word) for word in ("nvidia", "modprobe", "rmmod"))
         what = f"the driver {loaded or NONE} is loaded, and it was {was or NONE}"
-        yield DriftDifference(node, checks.LOADED, what, loaded or NONE, was or NONE, "", (*about, Subject("boot", "")))
+        yield DriftDifference(node, judge.LOADED, what, loaded or NONE, was or NONE, "", (*about, Subject("boot", "")))
 
 
 def _gpus(node: str, now: Json, record: Json) -> Iterator[DriftDifference]:
     seen, had = now.get("gpus"), record.get("gpus")
     if seen and had:
         for uuid in sorted(had.keys() - seen.keys()):
-            yield DriftDifference(node, checks.GPU, f"the GPU {uuid} ({had[uuid]}) is gone", NONE, had[uuid])
+            yield DriftDifference(node, judge.GPU, f"the GPU {uuid} ({had[uuid]}) is gone", NONE, had[uuid])
         for uuid in sorted(seen.keys() - had.keys()):
-            yield DriftDifference(node, checks.GPU, f"the GPU {uuid} ({seen[uuid]}) is new", seen[uuid], NONE)
+            yield DriftDifference(node, judge.GPU, f"the GPU {uuid} ({seen[uuid]}) is new", seen[uuid], NONE)
         for uuid in sorted(seen.keys() & had.keys()):
             if seen[uuid] != had[uuid]:
-                yield DriftDifference(
-                    node, checks.FIRMWARE, f"the GPU {uuid} has other firmware", seen[uuid], had[uuid]
-                )
+                yield DriftDifference(node, judge.FIRMWARE, f"the GPU {uuid} has other firmware", seen[uuid], had[uuid])
         return
     there, were = now.get("bus"), record.get("bus")
     if there is None or were is None:
         return
     for slot in sorted(set(were) - set(there)):
-        yield DriftDifference(node, checks.GPU, f"the GPU at {slot.split()[0]} is gone from the bus", NONE, slot)
+        yield DriftDifference(node, judge.GPU, f"the GPU at {slot.split()[0]} is gone from the bus", NONE, slot)
     for slot in sorted(set(there) - set(were)):
-        yield DriftDifference(node, checks.GPU, f"the GPU at {slot.split()[0]} is new on the bus", slot, NONE)
+        yield DriftDifference(node, judge.GPU, f"the GPU at {slot.split()[0]} is new on the bus", slot, NONE)
 
 
 def _versions(node: str, check: Any, called: str, now: Any, record: Any, kind: str = "") -> Iterator[DriftDifference]:
@@ -114,7 +112,7 @@ def _environment(node: str, now: Any, record: Any, link: str, called: str = "") 
     if now["name"] != record["name"]:
         switched = (Subject("file", link), Subject("word", "pytorch"))
         what = f"another environment {called or 'of PyTorch'} is in use"
-        yield DriftDifference(node, checks.CONTENT, what, now["name"] or NONE, record["name"], "", switched)
+        yield DriftDifference(node, judge.CONTENT, what, now["name"] or NONE, record["name"], "", switched)
         return
     there, was = now["parts"], record["parts"]
     changed = [name for name in sorted(there.keys() | was.keys()) if there.get(name) != was.get(name)]
@@ -128,7 +126,7 @@ def _environment(node: str, now: Any, record: Any, link: str, called: str = "") 
         parts = (Subject("part", f"{called}/{name}" if called else name) for name in names)
         about = (*parts, Subject("word", "pip"), Subject("word", first))
         what = " ".join(filter(None, (f"{first} {how} the environment", called)))
-        yield DriftDifference(node, checks.CONTENT, what, ", ".join(names), "as it was built", "pytorch", about)
+        yield DriftDifference(node, judge.CONTENT, what, ", ".join(names), "as it was built", "pytorch", about)
 
 
 def distribution(part: str) -> str:

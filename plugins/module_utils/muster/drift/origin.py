@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..verdict.masking import masked_argv
-from .checks import OF_THE_RECORD
+from .judge import OF_THE_RECORD
 from .model import Origin
 
 if TYPE_CHECKING:

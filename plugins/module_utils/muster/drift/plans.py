@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..road.steps import STEPS
-from . import checks
+from . import judge
 from .model import DriftDifference, Subject
 
 if TYPE_CHECKING:
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 TAGS = {role: step.tag for step in STEPS for role in step.roles}
 # What a role's own words are about, where they are not about a package, a unit, a file, a setting or the account.
 OF_ROLE = {
-    "cluster_hosts": checks.NAMES,
-    "ssh_mesh": checks.SSH,
-    "firewall": checks.FIREWALL,
-    "mtu": checks.MTU,
-    "package_sources": checks.SOURCES,
-    "gpu_stack": checks.SOURCES,
-    "nvidia_driver": checks.DRIVER,
-    "pytorch": checks.ENVIRONMENT,
-    "launch_users": checks.USERS,
-    "workbench": checks.USERS,
+    "cluster_hosts": judge.NAMES,
+    "ssh_mesh": judge.SSH,
+    "firewall": judge.FIREWALL,
+    "mtu": judge.MTU,
+    "package_sources": judge.SOURCES,
+    "gpu_stack": judge.SOURCES,
+    "nvidia_driver": judge.DRIVER,
+    "pytorch": judge.ENVIRONMENT,
+    "launch_users": judge.USERS,
+    "workbench": judge.USERS,
 }
 # A role that says what differs by its diff alone, and the files that hold it.
 FILES_OF = {
@@ -83,7 +83,7 @@ def _planned(one: Taken) -> Iterator[DriftDifference]:
         lacks = LACKS.fullmatch(sentence)
         if lacks:
             for name in lacks[1].split(", "):
-                yield _of(one, checks.PACKAGE, f"the package {name} is missing", "none", "installed", _package(name))
+                yield _of(one, judge.PACKAGE, f"the package {name} is missing", "none", "installed", _package(name))
         else:
             yield _sentence(one, sentence)
     if not one["sentences"]:
@@ -99,16 +99,16 @@ def _sentence(one: Taken, sentence: str) -> DriftDifference:
     observed, expected = (pair["observed"], pair["expected"]) if pair else ("", "")
     if setting:
         value = observed.replace("\t", " ")
-        return _of(one, checks.SYSCTL, sentence, observed, expected, (Subject("sysctl", setting),), value)
+        return _of(one, judge.SYSCTL, sentence, observed, expected, (Subject("sysctl", setting),), value)
     if package:
-        return _of(one, checks.PACKAGE, sentence, observed, expected, _package(package), observed)
+        return _of(one, judge.PACKAGE, sentence, observed, expected, _package(package), observed)
     if unit:
-        return _of(one, checks.UNIT, sentence, "", "", (Subject("unit", unit[1]), *paths))
+        return _of(one, judge.UNIT, sentence, "", "", (Subject("unit", unit[1]), *paths))
     if sentence.startswith(NOBODY):
         name = sentence.removeprefix(NOBODY)
-        return _of(one, checks.ACCOUNT, sentence, "none", "", (Subject("file", "/etc/passwd"), Subject("word", name)))
-    check = OF_ROLE.get(one["role"]) or (checks.FILE if paths else checks.STACK)
-    if not pair and check is not checks.ENVIRONMENT:
+        return _of(one, judge.ACCOUNT, sentence, "none", "", (Subject("file", "/etc/passwd"), Subject("word", name)))
+    check = OF_ROLE.get(one["role"]) or (judge.FILE if paths else judge.STACK)
+    if not pair and check is not judge.ENVIRONMENT:
         observed, expected = _sides(one, [path.name for path in paths] or list(one["sides"]))
     what = (
         f"{IT[one['role']]} {sentence.removeprefix('it ')}"
@@ -119,7 +119,7 @@ def _sentence(one: Taken, sentence: str) -> DriftDifference:
 
 
 def _by_its_diff(one: Taken) -> Iterator[DriftDifference]:
-    check = OF_ROLE.get(one["role"], checks.STACK)
+    check = OF_ROLE.get(one["role"], judge.STACK)
     for header, (there, wanted) in one["sides"].items():
         path = header if PATH.fullmatch(header) else ""
         what = path or header.partition(": ")[2] or header
@@ -140,10 +140,10 @@ def _refusals(one: Taken) -> Iterator[DriftDifference]:
             groups = rights["what"].removeprefix("in ").split(", ")
             words = (Subject("file", "/etc/group"), *(Subject("word", name) for name in (rights["user"],)))
             yield _of(
-                one, checks.ACCOUNT, f"{rights['user']} is {rights['what']}", ", ".join(groups), "no rights", words
+                one, judge.ACCOUNT, f"{rights['user']} is {rights['what']}", ", ".join(groups), "no rights", words
             )
         else:
-            yield _of(one, checks.REFUSED, line, "", "", ())
+            yield _of(one, judge.REFUSED, line, "", "", ())
 
 
 def _of(
@@ -156,7 +156,7 @@ def _of(
     value: str = "",
 ) -> DriftDifference:
     # Nothing that a run does takes these away.
-    tag = "" if check in (checks.REFUSED, checks.ACCOUNT) and one["failed"] else TAGS.get(one["role"], "")
+    tag = "" if check in (judge.REFUSED, judge.ACCOUNT) and one["failed"] else TAGS.get(one["role"], "")
     return DriftDifference(one["node"], check, what, observed, expected, tag, subjects, value)
 
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 from . import table, ufw
 from .look import foreign_chains
-from .model import FirewallRequestError
+from .model import FirewallRequestError, openings, ssh_openings
 from .netfilter import Chain, Tables, parse_save
-from .openings import openings, ssh_openings
 from .table import RULES_FILE, TABLE, UNIT, WANTED
 
 if TYPE_CHECKING:

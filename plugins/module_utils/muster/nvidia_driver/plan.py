@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..gpu_info.screen import way_out
+from ..gpu_info.processes import way_out
 from ..verdict.commands import shell
 from . import persistence
 from .family import PINNING, branch_of, is_obsolete, is_part, is_versioned, keeps_step

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..inventory import addresses
 from ..inventory.model import Inventory, InventoryNode
+from ..inventory_file.edits import pair
 from ..inventory_file.tree import CannotEditError
-from ..inventory_file.written import pair
 from ..verdict.words import few, plural
 
 if TYPE_CHECKING:

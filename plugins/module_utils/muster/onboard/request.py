@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..inventory.addresses import can_be_host
 from ..inventory.model import ip, like_an_address
-from ..inventory.names import can_be_host
 from . import lists
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""A package repository as apt has to know it: its files, and whether a key is the one that it is signed with."""
+"""A package repository for apt: its files, its signing key, and the versions that `apt-cache policy` lists."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ OFF = ("no", "false", "without", "off", "disable", "0")  # as apt understands th
 ARCHIVES = ("/debian", "/ubuntu", "/ubuntu-ports")
 _ARMOUR = re.compile(rb"-----BEGIN PGP PUBLIC KEY BLOCK-----\r?\n(.*?)-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL)
 _PUBLIC_KEY = 6  # tag of a packet (RFC 4880, 4.3)
+STATUS = "/var/lib/dpkg/status"  # the place of what is installed
 
 
 class KeyFileError(ValueError):
@@ -208,3 +209,35 @@ def _new_length(data: bytes, at: int) -> tuple[int, int]:
     if first < 224:
         return (first - 192 << 8) + data[at + 1] + 192, at + 2
     return int.from_bytes(data[at + 1 : at + 5], "big"), at + 5
+
+
+def releases(files: str) -> dict[str, Mapping[str, str]]:
+    """Read it without packages: each place and what its Release file says of it (o: origin, l: label, a: suite...).
+
+    A mirror keeps these. A folder with packages has none.
+    """
+    found: dict[str, Mapping[str, str]] = {}
+    place = ""
+    for line in files.splitlines():
+        listed = re.match(r" *-?\d+ (\S.*)$", line)
+        if listed:
+            place = listed[1].strip()
+        elif release := re.match(r" +release (.*)$", line):
+            found[place] = dict(field.partition("=")[::2] for field in release[1].split(","))
+    return found
+
+
+def versions(packages: str) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Read it of packages: of each one every version, the newest first, with the places that have it."""
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    name = version = ""
+    for line in packages.splitlines():
+        if re.match(r"\S+:$", line):
+            name = line[:-1]
+        elif row := re.match(r" (?:\*\*\*|   ) (\S+) -?\d+$", line):
+            version = row[1]
+            found.setdefault(name, {})[version] = ()
+        elif row := re.match(r" +-?\d+ (\S.*)$", line):
+            there = found.setdefault(name, {})
+            there[version] = (*there.get(version, ()), row[1].strip())
+    return found

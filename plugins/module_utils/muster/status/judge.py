@@ -1,11 +1,16 @@
-"""What is to be said of each node and of the cluster: which are ready, who holds what, what stands out."""
+"""What is to be said of each node and of the cluster: which are ready, who holds what, what stands out.
+
+Why a node takes part in no launch, as the inventory has it: true alone, or a reason with who gave it and when.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..health.host import LEAST_FREE, LITTLE_FREE
+from ..members.quarantine import PARTS
 from ..verdict.majority import vote
 from ..verdict.words import gigabytes, plural
 from . import past as kept
@@ -14,15 +19,15 @@ from .past import LAYERS, PastRuns, PastVerdict
 from .seen import NodeFacts, read, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from .quarantine import Quarantine
     from .seen import NodeHolder
 
 READY, NOT_READY, UNKNOWN, QUARANTINED, SILENT = "ready", "not ready", "unknown", "quarantined", "no answer"
 TITLES = {"driver": "driver", "cuda": "CUDA", "torch": "PyTorch", "kernel": "kernel"}
 LATE = "did not answer within"
 CLOCK_SECONDS = 5.0  # that a clock may be off without a word
+MOST = 300  # characters of a reason
 
 
 @dataclass(frozen=True)
@@ -293,3 +298,24 @@ def _node(row: NodeStatus) -> dict[str, Any]:
         "looked": row.seen is not None,
         "root": bool(row.seen and row.seen.root),
     }
+
+
+@dataclass(frozen=True)
+class Quarantine:
+    """Each part is empty where the inventory does not say it."""
+
+    reason: str = ""
+    since: str = ""
+    by: str = ""
+
+    def __str__(self) -> str:
+        since = f"since {self.since}" if self.since else ""
+        parts = [self.reason or "no reason is given", since, f"by {self.by}" if self.by else ""]
+        return ", ".join(part for part in parts if part)
+
+
+def quarantine(value: bool | Mapping[str, Any]) -> Quarantine | None:
+    """The quarantine of a node; None where it is in none. value: as muster/members/quarantine.py reads it."""
+    if isinstance(value, Mapping):
+        return Quarantine(**{name: text(value.get(name), MOST) for name in PARTS})
+    return Quarantine() if value else None

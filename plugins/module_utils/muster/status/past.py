@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..acceptance.circumstances import since
+from ..acceptance.baseline import since
 from ..acceptance.metrics import rows
 from ..verdict.finding import Finding, add_up
 from ..verdict.printable import printable

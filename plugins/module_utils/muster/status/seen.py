@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..gpu_info.processes import HELD_MIB, keeps_ready
-from ..gpu_info.screen import is_screen
+from ..gpu_info.processes import HELD_MIB, is_screen, keeps_ready
 from ..launch.occupied import SERVES
 from ..launch.reservation import GPU, PROCESSORS
 from ..launch.unit import LAUNCH_ID

@@ -1,4 +1,7 @@
-"""What a node says of its kernels, of who brings them, and of what apt has; as far as it can be used."""
+"""What a node says of its kernels, of who brings them, and of what apt has; as far as it can be used.
+
+How a node is started once with an older kernel: what GRUB's menu calls it.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..inspect.stack import natural
-from ..packages.policy import releases, versions
+from ..packages.repositories import releases, versions
 from ..verdict.printable import printable
-from .boot_menu import entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +24,8 @@ _RELEASE = re.compile(r"\d[\d.]*(?:[~+][\w.]+)*(?:-\d+(?:\.\w+)*)?-(.+)")
 _NAME = re.compile(r"[\w.+~-]{1,100}")  # what is printed as a part of commands
 _WORDS = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 _IMAGE = re.compile(r"linux-image-(?:unsigned-)?(\d.*)")
+# What is printed as a part of a command is nothing but a name.
+_ENTRY = re.compile(r"^(\s*)(submenu|menuentry) .*\$?menuentry_id_option '([\w.+~:-]+)'")
 
 
 @dataclass(frozen=True)
@@ -182,3 +186,21 @@ def _is_security(fields: Mapping[str, str]) -> bool:
     """Ubuntu's noble-security and noble-infra-security; Debian's stable-security, also by its code name."""
     suites = (fields.get("a", ""), fields.get("n", ""))
     return fields.get("l") == "Debian-Security" or any(suite.endswith("-security") for suite in suites)
+
+
+def entry(menu: str, release: str) -> str:
+    """What grub-reboot takes for this kernel, as submenu>entry; nothing where the menu has none.
+
+    menu: the lines of grub.cfg that name an entry.
+    """
+    submenu = ""
+    for line in menu.splitlines():
+        found = _ENTRY.match(line)
+        if not found:
+            continue
+        indent, kind, name = found.groups()
+        if kind == "submenu":
+            submenu = name
+        elif name.startswith(f"gnulinux-{release}-advanced-"):
+            return f"{submenu}>{name}" if submenu and indent else name
+    return ""

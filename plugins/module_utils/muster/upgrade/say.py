@@ -1,4 +1,4 @@
-"""What is shown before an upgrade and behind it, for people: who changes, who is left, and what to type."""
+"""What is shown before an upgrade and after it: who changes and who is left, what apt brings, and what to run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ..verdict.words import few, plural
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from .kernel import KernelFix
     from .model import Order, UpgradeNode, UpgradeRequest
 
 WIDTH = 8
@@ -130,3 +131,20 @@ def complete(request: UpgradeRequest, done: Sequence[str], silent: Mapping[str, 
     if silent:
         text += f" {few(list(silent))} did not answer: once they do, site.yml brings it there too."
     return text
+
+
+def kernel_packages(fixes: Mapping[str, KernelFix], order: Order) -> Iterator[str]:
+    """Of the nodes that change: every package that apt brings, and the kernels that stay beside the new one."""
+    changed = [name for batch in order.batches for name in batch]
+    brought: dict[str, list[str]] = defaultdict(list)
+    stays: dict[str, list[str]] = defaultdict(list)
+    for name in (name for name in fixes if name in changed):
+        fix = fixes[name]
+        if fix.installs:
+            brought[", ".join(f"{package} {version}" for package, version in fix.installs.items())].append(name)
+        if fix.reboot:
+            stays[few(fix.stays) if fix.stays else "no other kernel"].append(name)
+    for what, names in brought.items():
+        yield f"packages {', '.join(names)}: {what}"
+    for what, names in stays.items():
+        yield f"back     {', '.join(names)}: {what} stays installed"

@@ -1,10 +1,14 @@
-"""What must change on a node for notebooks, or for none: pure."""
+"""What must change on a node for notebooks, or for none: pure.
+
+The environments of a node that get a kernel: the one place of the workbench that knows them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..pytorch.environments import places
 from . import files
 
 if TYPE_CHECKING:
@@ -104,3 +108,8 @@ def _absent(seen: WorkbenchState) -> WorkbenchPlan:
     plan.differences += [f"{path} is there" for path in (*seen.texts, *([files.WANTED] if seen.link else []))]
     plan.differences += [f"{name} of JupyterLab is there" for name in seen.built]
     return plan
+
+
+def environments(cluster: Mapping[str, Any]) -> dict[str, str]:
+    """Paths by name, which stay when another environment is built. cluster: a node's variables of that role."""
+    return {place.name: place.path for place in places(cluster)}

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.muster.baseline import model
-from ansible.module_utils.muster.baseline.packages import installed_packages
-from ansible.module_utils.muster.baseline.units import unit_name
+from ansible.module_utils.muster.baseline.plan import installed_packages, unit_name
 
 from ..tools.run import run
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..tools import files, process
 from ..tools.run import CommandResult, names, read, run
-from .holders import look as look_at_holders
+from .gpu import driver_holders
 
 # dpkg itself is listed for its architecture, which is the machine's.
 PATTERNS = (
@@ -58,7 +58,7 @@ def look() -> dict[str, Any]:
     loaded = read("/sys/module/nvidia/version").text.strip()
     loaded_text = read("/proc/driver/nvidia/version").text
     # Before nvidia-smi is started, which holds the devices itself.
-    holders = look_at_holders()
+    holders = driver_holders()
     asked = bool(loaded or loaded_text)
     missed = not asked and ("libnvidia-compute" in packages.text or "libcuda1" in packages.text)
     smi = run(*NVIDIA_SMI, seconds=NVIDIA_SMI_SECONDS) if asked else None

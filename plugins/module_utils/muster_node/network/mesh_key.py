@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import pwd
+import stat
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.muster.network import sshd as domain
@@ -11,8 +14,7 @@ from ansible.module_utils.muster.verdict.commands import playbook
 
 from ..tools.result import TaskRefusedError, diff
 from .account import account_of
-from .identity import IdentityFile
-from .sshd import host_keys, judge_sshd, settings_in_force
+from .sshd import host_keys, judge_sshd, run, settings_in_force
 
 MANAGE = playbook("playbooks/network.yml", ssh_mesh_mode="manage")
 
@@ -80,3 +82,39 @@ def diff_of(before: str, after: str, path: str) -> dict[str, str]:
     """Of public keys, never of private ones."""
     after = f"{after}\n" if after else "ssh-ed25519, made when this is not a check\n"
     return diff(f"public key of {path}", f"{before}\n" if before else "", after)
+
+
+class IdentityFile:
+    """The private key's file."""
+
+    def __init__(self, path: str, entry: pwd.struct_passwd, comment: str) -> None:
+        self.path = Path(path)
+        self.entry = entry
+        self.comment = comment
+
+    def public(self) -> str:
+        """The public key; nothing where there is no usable one. It is worked out, so that no second file can differ."""
+        if not self.path.is_file():
+            return ""
+        said = run("ssh-keygen", "-y", "-P", "", "-f", str(self.path))
+        words = said.stdout.split()
+        return " ".join(words[:2]) if said.returncode == 0 and words[:1] == ["ssh-ed25519"] else ""
+
+    def is_kept_well(self) -> bool:
+        status = self.path.stat()
+        return status.st_uid == self.entry.pw_uid and stat.S_IMODE(status.st_mode) == 0o600
+
+    def keep_well(self) -> None:
+        self.path.chmod(0o600)
+        os.chown(self.path, self.entry.pw_uid, self.entry.pw_gid)
+
+    def make(self) -> None:
+        """The folder is root's, so that nobody can put a link in the way; the key is in place with its first byte."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        with tempfile.TemporaryDirectory(dir=self.path.parent, prefix=".new-") as folder:
+            new = Path(folder) / self.path.name
+            made = run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", self.comment, "-f", str(new))
+            if made.returncode != 0:
+                raise TaskRefusedError(f"ssh-keygen cannot make {self.path}: {made.stderr.strip()}")
+            os.chown(new, self.entry.pw_uid, self.entry.pw_gid)
+            new.replace(self.path)

@@ -1,22 +1,20 @@
-"""sshd on a node: its settings in force, its host keys, and what it offers to those who call."""
+"""sshd on a node: its settings in force, its host keys, and what it offers to clients."""
 
 from __future__ import annotations
 
 import socket
+import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible.module_utils.muster.network import sshd
 
 from ..tools.result import TaskRefusedError
-from .tool import run
-
-if TYPE_CHECKING:
-    import subprocess
 
 SSHD = "/usr/sbin/sshd"
 # A change of sshd that waits for its confirmation; see plugin_utils/muster_controller/network/guard.py.
 GUARD = Path("/var/lib/muster/guard/sshd/state.json")
+TOOL_TIMEOUT = 30
 
 
 def settings_in_force(user: str, address: str) -> sshd.Settings:
@@ -75,4 +73,10 @@ def judge_sshd(params: dict[str, Any], settings: sshd.Settings, port: int) -> tu
         return "settle", []
     return sshd.pending(dropin, file, settings, offered(params["address"], port)), sshd.overridden(
         dropin, file, settings
+    )
+
+
+def run(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=TOOL_TIMEOUT
     )

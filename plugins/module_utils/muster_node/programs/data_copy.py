@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..distribution import manifest, store
 from ..distribution.manifest import ManifestFile
-from ..shared_data import giving, listing
-from ..shared_data.receiving import Receiving, refuse
+from ..shared_data import copying, listing
+from ..shared_data.copying import Receiving, refuse
 from ..shared_data.remembered import Remembered
 from ..tools import files
 from ..tools.disk import disk_facts
@@ -55,7 +55,7 @@ def told(verb: Callable[[Json], Json]) -> Callable[[Json], Json]:
 
 def measure(request: Json) -> Json:
     """request: {folder}; return {files, bytes, problems, more}."""
-    with giving.opened(request["folder"]) as (folder, owner):
+    with copying.opened(request["folder"]) as (folder, owner):
         found = listing.walk(folder, owner)
         size = sum(size for *_, size in found.files)
         return {"files": len(found.files), "bytes": size, "problems": found.problems, "more": found.more}
@@ -64,7 +64,7 @@ def measure(request: Json) -> Json:
 def list_(request: Json) -> Json:
     """request: {folder, kept}; return {listed: packed [[[path, executable, size, sha256]], [[path, target]]]}."""
     memory = Remembered(request["kept"], request["folder"])
-    with giving.opened(request["folder"]) as (folder, owner):
+    with copying.opened(request["folder"]) as (folder, owner):
         found = listing.walk(folder, owner)
         listed = listing.read(folder, found, memory, owner)
     memory.save()
@@ -107,7 +107,7 @@ def stage(request: Json) -> Json:
     wanted, _ = _wanted(request)
     with store.opened(request["store"]) as shelf:
         if request["source"]:
-            giving.stage(request["source"], shelf, wanted)
+            copying.stage(request["source"], shelf, wanted)
         else:
             with _here(request) as here:
                 here.stage(shelf, wanted)

@@ -18,7 +18,7 @@ from ansible.module_utils.muster.pytorch.conda_contents import check_members, me
 from ..tools import files
 from ..tools.result import TaskRefusedError
 from ..tools.run import run
-from .forgetting import STORE
+from .memory import STORE
 from .root import PytorchRoot
 from .wheelhouse import sha256_of
 

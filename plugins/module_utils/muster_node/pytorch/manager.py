@@ -10,13 +10,13 @@ from ansible.module_utils.muster.pytorch import judge as judging
 from ansible.module_utils.muster.pytorch import lock as pytorch_lock
 from ansible.module_utils.muster.pytorch import plan as planning
 from ansible.module_utils.muster.pytorch.choice import Ask, choose
-from ansible.module_utils.muster.pytorch.downloads import WheelNeed
 from ansible.module_utils.muster.pytorch.environments import existing
+from ansible.module_utils.muster.pytorch.wheels import WheelNeed
 from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster.verdict.finding import Finding, with_fix
 
 from ..tools.result import TaskRefusedError
-from .forgetting import Forgotten
+from .memory import Forgotten
 from .root import Interpreter, PytorchRoot, ask_python
 from .wheelhouse import Wheelhouse, sources_of
 

@@ -8,7 +8,7 @@ import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from muster.report import launched
+from muster.report import run_verdict
 from muster.report.pruning import KeptRun, decide, sentence
 from muster_node.tools import files
 from muster_node.tools.process import LAUNCH_ID
@@ -73,7 +73,7 @@ def over(folder: Path, run: dict[str, object]) -> bool:
     """A run says so when it ends; a launch that was left to itself goes on after that."""
     if not run.get("ended"):
         return False
-    return run.get("launch", "") != launched.DETACHED and not (
+    return run.get("launch", "") != run_verdict.DETACHED and not (
         (folder / "plan.json").exists() and not run.get("launch")
     )
 

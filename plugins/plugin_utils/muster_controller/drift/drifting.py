@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 
-from muster.drift import checks, installed, plans
+from muster.drift import installed, judge, plans
 from muster.drift.judge import Drifted, Looked
 from muster.drift.model import History
 from muster.drift.origin import origin
@@ -50,7 +50,7 @@ class DriftReport:
         left = [
             one
             for one in self.drifted
-            if one.difference.node not in nodes or one.difference.check not in checks.OF_THE_RECORD
+            if one.difference.node not in nodes or one.difference.check not in judge.OF_THE_RECORD
         ]
         looked = {name: one._replace(no_record="") if name in nodes else one for name, one in self.nodes.items()}
         return DriftReport(left, looked, self.records)
@@ -80,7 +80,7 @@ class Drifting:
         ]
         found = sorted(
             installed.joined(own, planned),
-            key=lambda one: (list(nodes).index(one.node), checks.CHECKS.index(one.check)),
+            key=lambda one: (list(nodes).index(one.node), judge.CHECKS.index(one.check)),
         )
         histories = self.histories(found, asked, seen)
         drifted = [Drifted(one, origin(one, histories.get(one.node, History()))) for one in found]

@@ -1,14 +1,17 @@
-"""What the playbooks that change who belongs to the cluster have in common: the nodes asked, and the inventory."""
+"""What playbooks that change the cluster's members share: the requested nodes, the inventory, and quarantine."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from ansible import context
 
 from muster.launch.jobs import merge, who
-from muster.members.quarantine import OPTION
+from muster.members import quarantine
+from muster.members.quarantine import OPTION, SINCE
 from muster.verdict.words import few
+from muster_controller.artifacts.record import operator
 from muster_controller.launch.elsewhere import ask, opened, roots
 from muster_controller.nodes.asking import ask_nodes
 from muster_controller.nodes.connection import connect
@@ -67,3 +70,19 @@ class ClusterMembers:
             if of_ours and not job.over:
                 found[job.launch_id] = f"{few(of_ours)}: launch {job.launch_id} of {who(job)} runs there"
         return found, heard
+
+
+def quarantine_entry(reason: str, *, automatic: bool = False) -> dict[str, Any]:
+    """What the inventory says of a node that is quarantined for this reason, from now on."""
+    by = f"the health check of {operator()}" if automatic else operator()
+    return quarantine.entry(reason, by, time.strftime(SINCE, time.gmtime()), automatic=automatic)
+
+
+def quarantine_variables(reason: str) -> dict[str, Any]:
+    """The same, as variables of the node."""
+    return {OPTION: quarantine_entry(reason)}
+
+
+def quarantine_said(value: Any) -> tuple[bool, str]:
+    """Whether a node is quarantined, and the reason, from the value of the option."""
+    return bool(value), str(value["reason"]) if isinstance(value, dict) else ""

@@ -21,7 +21,7 @@ from muster_controller.nodes.asking import ask_nodes
 from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.node_error import one_line
 from muster_controller.playbook.variables import load_roles, read_node, value_of_nodes
-from muster_controller.pytorch import pytorch_look
+from muster_controller.pytorch import environments
 from muster_controller.pytorch.lock_file import LockFile
 
 from .role_tasks import RoleTasks
@@ -135,8 +135,8 @@ class RoleLooks:
         if look.role == "pytorch":
             given = self.tasks.arguments(look, name)
             lock = LockFile(given["lock"]) if given.get("lock") else None
-            more = pytorch_look.places(self.task_vars, self.templar, self.loader, name)
-            more |= pytorch_look.sections(given, lock)
+            more = environments.environment_places(self.task_vars, self.templar, self.loader, name)
+            more |= environments.sections(given, lock)
         return {look.role: self._asked(look, name, {}, filled=more)}
 
     def _asked(self, look: RoleLook, name: str, own: Json, filled: Json | None = None, **more: Any) -> Json:

@@ -1,7 +1,7 @@
-"""An upgrade as the controller sees it through: it looks at all nodes at once, and says who changes when.
+"""An upgrade as the controller sees it through: it probes all nodes at once, and decides who changes when.
 
 What is known of the nodes that changed before is what their tasks registered in this run; nothing is kept for another
-run, which looks again.
+run, which probes again.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from muster.nvidia_driver.model import DriverState as DriverSeen
 from muster.pytorch.request import EnvironmentRequestError, make_request
-from muster.upgrade import driver, kernel, say, say_kernel
-from muster.upgrade.asked import problems
-from muster.upgrade.model import UpgradeNode, UpgradeRequest, VersionChange
+from muster.upgrade import driver, kernel, say
+from muster.upgrade.model import UpgradeNode, UpgradeRequest, VersionChange, problems
 from muster.upgrade.order import put_in_order, trials
 from muster.upgrade.previous import going_back, release_of
 from muster.upgrade.seen import UpgradeNodeFacts, read
@@ -26,7 +25,6 @@ from muster_controller.playbook.own_machine import is_own_machine
 from muster_controller.playbook.variables import load_roles, read_node, registered
 
 from . import kernels
-from .turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,6 +39,9 @@ OF_A_NODE = (
     *("pytorch_root", "cluster_torch_version", "cluster_quarantined"),
     *("gpu_stack_driver", "nvidia_driver_mode", "nvidia_driver_reboot"),
 )
+# The role's own, in which each node has what came of its turn.
+TURNS = ("__upgrade_turn", "__upgrade_turn_again")
+TRIALS, GOOD, RED = "__upgrade_trials", "__upgrade_good", "__upgrade_red"
 
 
 class UpgradeError(Exception):
@@ -119,7 +120,7 @@ class Upgrading:
         launches = self.options["smoke"] != "none" and not self.request.rollback
         return {
             "msg": "\n".join(
-                [say.planned(nodes, order, self.request, launches=launches), *say_kernel.packages(self._fixes(), order)]
+                [say.planned(nodes, order, self.request, launches=launches), *say.kernel_packages(self._fixes(), order)]
             ),
             "changed": self.action._task.check_mode and bool(order.batches),
             "batches": [list(batch) for batch in order.batches],
@@ -313,3 +314,60 @@ class Upgrading:
         for name, said in answers.items():
             found[name] = UpgradeNodeFacts(silent=said.error) if said.error else read(said.data)
         return found
+
+
+class Turns:
+    """plan: what the step plan returned. names: all nodes."""
+
+    def __init__(self, task_vars: Mapping[str, Any], plan: Mapping[str, Any], names: Sequence[str]) -> None:
+        self.vars = task_vars
+        self.plan = plan
+        self.names = names
+
+    def good(self) -> list[str]:
+        return [name for name in self.names if registered(self.vars, name, GOOD).get("good")]
+
+    def left(self) -> dict[str, str]:
+        found = {}
+        for name in self.names:
+            for left in (registered(self.vars, name, turn).get("left", {}) for turn in TURNS):
+                if name in left:
+                    found[name] = str(left[name])
+        return found
+
+    def tried(self, names: Sequence[str]) -> list[set[str]]:
+        """The nodes of each launch that has tried one of these."""
+        launches = (registered(self.vars, name, TRIALS).get("launches", ()) for name in names)
+        return [set(one) for those in launches for one in those]
+
+    def red_before(self, batch: Sequence[str]) -> str:
+        """Why nothing more is changed: a node before this batch was neither good nor left for later."""
+        good, left = self.good(), self.left()
+        for earlier in self.plan["batches"]:
+            if set(batch) & set(earlier):
+                break
+            for name in earlier:
+                if name not in good and name not in left:
+                    return self._why_red(name, earlier)
+        return ""
+
+    def _why_red(self, name: str, batch: Sequence[str]) -> str:
+        """What failed for a whole batch, only one of its nodes says."""
+        said = [str(registered(self.vars, one, RED).get("red", "")) for one in (name, *batch)]
+        return next(filter(None, said), "it was lost while it changed")
+
+    def state(self) -> dict[str, Any]:
+        """done, red, left, untouched, silent: in which of these each node is."""
+        good, left = self.good(), self.left()
+        red: dict[str, str] = {}
+        untouched: list[str] = []
+        for batch in self.plan["batches"]:
+            missing = [name for name in batch if name not in good and name not in left]
+            if red:
+                untouched += [name for name in batch if name not in good]
+                continue
+            red.update({name: self._why_red(name, batch) for name in missing})
+        done = [name for name in self.names if name in good or name in self.plan["proved"]]
+        if red:
+            left = {}
+        return {"done": done, "red": red, "left": left, "untouched": untouched, "silent": self.plan["silent"]}

@@ -9,7 +9,7 @@ import pytest
 
 from muster.pytorch import lock
 from muster.pytorch.choice import Ask
-from muster.pytorch.downloads import WheelNeed
+from muster.pytorch.wheels import WheelNeed
 from muster_controller.pytorch import environment_steps
 from muster_controller.pytorch.environment_steps import EnvironmentSteps
 from muster_controller.pytorch.lock_file import reviewed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster_node.looks import virtual
+from muster_node.looks import system
 from muster_node.tools.run import CommandResult
 
 # As a virtual machine of KVM has it, and a machine of its own; shortened.
@@ -29,7 +29,7 @@ MISSING = CommandResult("", NOT_THERE, missing=True)
 def test_what_it_is(
     said: CommandResult, cpuinfo: str, container: bool, word: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(virtual, "run", lambda *_: said)
+    monkeypatch.setattr(system, "run", lambda *_: said)
     files = {"/proc/cpuinfo": cpuinfo, "/proc/2/comm": "sh\n" if container else "kthreadd\n"}
-    monkeypatch.setattr(virtual, "read", lambda path: CommandResult(files[path]))
-    assert virtual.look()[:2] == (word, why)
+    monkeypatch.setattr(system, "read", lambda path: CommandResult(files[path]))
+    assert system.virtualization()[:2] == (word, why)

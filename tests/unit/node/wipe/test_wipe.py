@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.members.wiping import Tree, WipeRequest, make_plan
-from muster_node.wipe.act import act
-from muster_node.wipe.look import observe
+from muster_node.wipe.wiping import act, observe
 
 if TYPE_CHECKING:
     from pathlib import Path

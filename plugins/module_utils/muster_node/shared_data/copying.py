@@ -1,7 +1,10 @@
-"""A folder of data on a node that gets it: what of it is there, what comes put in its place, and what is in excess.
+"""A folder of data on a node: read there for other nodes, or received from them.
 
-The folder is root's alone, and everybody may read it. What comes lies in a store within it (distribution/store.py)
-until all of a file is there and has been compared with its digest; a rename then gives it its name.
+Reading is done by root, and whoever may change the path could have root read something else. So no part of it is a
+link, whatever lies above is root's or the folder's owner's, and so is all that lies in it.
+
+A received folder is root's alone, and everybody may read it. What comes lies in a store within it
+(distribution/store.py) until all of a file is there and has its digest; a rename then gives it its name.
 """
 
 from __future__ import annotations
@@ -191,3 +194,26 @@ def _foreign(handle: int) -> str:
     if seen.st_uid != os.geteuid():
         return f"cannot be put there: its folder belongs to {files.user_name(seen.st_uid)}"
     return "cannot be put there: others may write in its folder" if seen.st_mode & 0o022 else ""
+
+
+@contextmanager
+def opened(path: str) -> Iterator[tuple[int, int]]:
+    """Yield the open folder, and its owner."""
+    with files.folder("/") as root, files.folder(path[1:], within=root) as folder:
+        owner = os.fstat(folder).st_uid
+        for above in manifest.above(path[1:]):
+            with files.folder(above, within=root) as handle:
+                uid = os.fstat(handle).st_uid
+            if uid not in {0, owner}:
+                raise files.ForeignError(errno.EPERM, f"lies in a folder of {files.user_name(uid)}'s", path)
+        yield folder, owner
+
+
+def stage(path: str, shelf: store.Shelf, wanted: Iterable[ManifestFile]) -> None:
+    """Have a copy of these files in the store; one that is not what was listed is not there then."""
+    with opened(path) as (folder, owner):
+        for file in wanted:
+            if store.is_there(shelf, file):
+                continue
+            with suppress(files.UnsafePathError), files.opened(file.path, within=folder, owner=owner) as content:
+                store.take(shelf, file, content, 0)
