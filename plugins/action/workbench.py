@@ -8,7 +8,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster.workbench.environments import environments
+from muster.workbench.plan import environments
 from muster_controller.playbook.action import FilledIn
 from muster_controller.playbook.variables import node_variables
 

@@ -50,14 +50,14 @@ def failure(data: Any) -> str:
     return error[:MOST_WORD] if isinstance(error, str) else SHAPELESS
 
 
-class Shared(TypedDict):
+class TransferResult(TypedDict):
     """came: the nodes from which anything came, that from which most came first. error: why not all is there."""
 
     came: list[str]
     error: str
 
 
-def shared(data: Any, name_of: Mapping[str, str]) -> Shared:
+def shared(data: Any, name_of: Mapping[str, str]) -> TransferResult:
     """name_of: the node of each address."""
     came, error = data.get("came") if isinstance(data, dict) else None, failure(data)
     counts = came if isinstance(came, dict) and len(came) <= len(name_of) else {}
@@ -76,7 +76,7 @@ def offered(data: Any) -> list[str] | str:
     return found
 
 
-class Kept(TypedDict):
+class PresentFiles(TypedDict):
     """sizes: of the files that are there and right, by name."""
 
     sizes: dict[str, int]
@@ -85,7 +85,7 @@ class Kept(TypedDict):
     error: str
 
 
-def kept(data: Any, names: set[str]) -> Kept:
+def kept(data: Any, names: set[str]) -> PresentFiles:
     """names: of the files that were asked for."""
     sizes, room = (data.get(name) if isinstance(data, dict) else None for name in ("sizes", "room"))
     error = failure(data)

@@ -20,7 +20,7 @@ from .model import Problem
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from .model import Inventory, Node
+    from .model import Inventory, InventoryNode
 
 LAUNCH = "the launch"
 # Whatever begins so is meant for Muster. The rest of a job may be the site's own.
@@ -49,7 +49,7 @@ NEAR_OTHERS = 0.85
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeClusterReason:
     """Why a playbook must run on all nodes, and with all tasks; "" where a part of either is of use."""
 
     nodes: str = ""
@@ -141,7 +141,7 @@ def the_plan_can_be_made(inventory: Inventory) -> Iterator[Problem]:
             )
 
 
-def of_attempts(inventory: Inventory, node: Node) -> list[str]:
+def of_attempts(inventory: Inventory, node: InventoryNode) -> list[str]:
     """What is wrong with launch_restarts and what belongs to it."""
     spares, chosen_nodes = entries(node, "launch_spares"), inventory.launch_nodes()
     policy = attempts.Policy(
@@ -229,7 +229,9 @@ def code_in_a_job(names: Mapping[str, str], templates: Sequence[tuple[str, str]]
     ]
 
 
-def part_of_the_run(limit: str, left_out: Sequence[str], tags: Sequence[str], whole: Whole, command: str) -> str:
+def part_of_the_run(
+    limit: str, left_out: Sequence[str], tags: Sequence[str], whole: WholeClusterReason, command: str
+) -> str:
     """Return why a run that would do only a part of its playbook is refused, in one sentence; "" where it may.
 
     limit, tags: as given. left_out: nodes that the limit leaves out. command: the same run without a selection.
@@ -252,11 +254,11 @@ def is_of_the_run(inventory: Inventory, problem: Problem) -> bool:
     return problem.place in {LAUNCH, "the command line", *inventory.given.values()}
 
 
-def chosen(node: Node, names: tuple[str, ...] | list[str]) -> list[str]:
+def chosen(node: InventoryNode, names: tuple[str, ...] | list[str]) -> list[str]:
     return [name for name in names if node.variables.get(name)]
 
 
-def entries(node: Node, name: str) -> list[str]:
+def entries(node: InventoryNode, name: str) -> list[str]:
     value: Any = node.variables.get(name)
     return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..network.ssh_mesh import Attempt, Member, refusals
+from ..network.ssh_mesh import LoginAttempt, MeshMember, refusals
 from ..verdict.check import Check
 from ..verdict.commands import playbook
 from ..verdict.finding import STATUSES, Evidence, Finding, add_up, fix_with, with_fix
@@ -23,7 +23,7 @@ from .unit import LAUNCH_ID, is_launch_id
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from ..verdict.finding import FindingShape, Fix, Verdict
+    from ..verdict.finding import FindingFix, FindingShape, Verdict
     from .manager import Whose
 
 WATCHER = Check(
@@ -85,7 +85,7 @@ def unreached(head: str, user: str, tried: Mapping[str, Mapping[str, Any]], node
         one = tried.get(name, {})
         code = whole(one.get("code"))
         said = word(one.get("said"), MOST_TEXT) or "" if one.get("said") else ""
-        attempt = Attempt(Member(name, address), 255 if code is None else code, said, "")
+        attempt = LoginAttempt(MeshMember(name, address), 255 if code is None else code, said, "")
         for why in refusals(user, [attempt]):
             text = (
                 f"{user} cannot log in here from {head}, whose watcher would begin attempts: {why.partition(': ')[2]}"
@@ -202,7 +202,7 @@ class Watcher:
         source = f"{self.who}: {_words(given.get('source'))}"
         return Evidence(source=source, text=_text(given.get("text"), MOST_EVIDENCE))
 
-    def fix(self, identity: str, given: Any) -> Fix:
+    def fix(self, identity: str, given: Any) -> FindingFix:
         """This controller's own for such a finding, or the log here that the finding names."""
         log = A_LOG.fullmatch(str(given.get("command"))) if isinstance(given, dict) else None
         if log and (log["node"] is None or log["node"] in self.nodes):

@@ -19,7 +19,7 @@ from muster_controller.artifacts.runs import history, read_json
 from muster_controller.launch.elsewhere import find, is_own
 from muster_controller.launch.kept_evidence import END, SNAPSHOT, START, kept, kept_key
 from muster_controller.launch.tails import TAIL
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.foreign import foreign
 
 from .afterwards import Afterwards
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from muster_controller.nodes.messages import Messages
 
-LAUNCH = Program("launch")
+LAUNCH = NodeProgram("launch")
 SECONDS = 15.0
 TIMEOUT = 120.0  # seconds of rendezvous, where nobody knows what was given
 
@@ -137,7 +137,7 @@ class KnownLaunch:
         }
 
     def ask(
-        self, verb: str, request: Callable[[Mapping[str, Any]], dict[str, Any]], program: Program | None = None
+        self, verb: str, request: Callable[[Mapping[str, Any]], dict[str, Any]], program: NodeProgram | None = None
     ) -> dict[str, Any]:
         """The answers of all nodes to one verb; of the others, why there is none."""
         entries = {entry["node"]: entry for entry in self.plan["nodes"] if entry["node"] not in self.silent}

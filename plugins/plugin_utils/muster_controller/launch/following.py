@@ -12,7 +12,7 @@ from .elsewhere import is_own
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster_controller.nodes.messages import Answer, Messages
+    from muster_controller.nodes.messages import Messages, NodeReply
 
 TAIL = 4096  # bytes of each log that are shown first
 LIMIT = 256 * 1024  # bytes of one answer
@@ -71,7 +71,7 @@ class Following:
         }
         self.messages.ask(name, "follow", request, privileged=not self.own[name], delay=delay)
 
-    def take(self, answer: Answer) -> bool:
+    def take(self, answer: NodeReply) -> bool:
         """Show what came; whether there may be more."""
         name, data = answer.node, answer.data
         try:
