@@ -31,37 +31,7 @@ options:
     type: str
     choices: [manage, verify, leave]
     default: manage
-  backend:
-    description: What holds the rules. V(auto) means ufw unless the node has something else in force instead of it.
-    type: str
-    choices: [auto, ufw, nftables]
-    default: auto
-  allow:
-    description:
-      - What else may come in. Each entry has a C(port) (a number, or a range such as "9100-9110"), and may have
-        C(proto) (tcp, udp or any), C(from) (addresses or networks; everybody without it) and C(comment).
-    type: list
-    elements: dict
-    default: []
-  tight:
-    description:
-      - Whether peers reach only O(launch_ports), C(cluster_master_port) and O(ephemeral_range).
-      - The node then takes the ports of outgoing connections from O(ephemeral_range) as well.
-    type: bool
-    default: false
-  ephemeral_range:
-    description: In tight mode, the ports that Gloo and NCCL get from Linux.
-    type: str
-    default: "32768-40959"
-  launch_ports:
-    description: In tight mode, the ports for the rendezvous of launches.
-    type: str
-    default: "29400-29599"
-  confirm_seconds:
-    description: Seconds after which the node undoes a change that no new connection has confirmed. At least 30.
-    type: int
-    default: 40
-extends_documentation_fragment: action_common_attributes
+extends_documentation_fragment: [action_common_attributes, role_options.firewall]
 attributes:
   check_mode: {support: full}
   diff_mode: {support: full}

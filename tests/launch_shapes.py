@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from muster.launch.options import LaunchCluster, LaunchOptions
 from muster.launch.plan import LaunchRequest, NodeSpec, build_plan
 from muster_controller.launch.settings import Settings
 
@@ -20,6 +21,15 @@ RUN_ROOT = "/var/lib/muster/launches"
 WORK_ROOT = "/var/lib/muster/work"
 USERS_ROOT = "/var/lib/muster/users"
 RUN_DIR = f"{RUN_ROOT}/{LAUNCH_ID}"
+CLUSTER = {
+    "name": "rack",
+    "user": "muster",
+    "master_port": 29500,
+    "run_root": RUN_ROOT,
+    "work_root": WORK_ROOT,
+    "users_root": USERS_ROOT,
+    "run_keep": 10,
+}
 UNIT = f"muster-launch-{LAUNCH_ID}.service"
 TORCHRUN = "/opt/muster/pytorch/current/bin/torchrun"
 
@@ -32,18 +42,15 @@ def a_node(number: int, name: str = "", **changes: Any) -> NodeSpec:
 
 def a_request(**changes: Any) -> LaunchRequest:
     """Return what is asked for by an administrator who launches a script that is on every node."""
-    given = {
-        "cluster": "rack",
-        "launch_id": LAUNCH_ID,
-        "user": "muster",
-        "script": "/srv/job/train.py",
-        "port": 29500,
-        "run_root": RUN_ROOT,
-        "work_root": WORK_ROOT,
-        "rendezvous_timeout": 120,
-        **changes,
-    }
-    return LaunchRequest(**given)
+    options = LaunchOptions(**{"script": "/srv/job/train.py", **taken(changes, LaunchOptions, LaunchRequest)})
+    cluster = LaunchCluster(**{**CLUSTER, **taken(changes, LaunchCluster)})
+    return LaunchRequest(**{"options": options, "cluster": cluster, "launch_id": LAUNCH_ID, **changes})
+
+
+def taken(changes: dict[str, Any], shape: Any, before: Any = None) -> dict[str, Any]:
+    """Take out of the changes what is a field of a shape, and none of the one before it."""
+    others = before.__dataclass_fields__ if before else {}
+    return {name: changes.pop(name) for name in shape.__dataclass_fields__ if name in changes and name not in others}
 
 
 def a_user_request(user: str, **changes: Any) -> LaunchRequest:
@@ -72,23 +79,9 @@ def a_plan(
 
 def a_settings(**changes: Any) -> Settings:
     """Return the settings of a launch that waits for nothing, keeps logs of any size, and sends nothing."""
-    given = {
-        "user": "muster",
-        "stop_timeout": 5,
-        "stall_timeout": 0.0,
-        "rendezvous_timeout": 120,
-        "min_free_bytes": 1,
-        "keep": 10,
-        "keep_bytes": 0,
-        "log_max": 0,
-        "detached": False,
-        "time_limit": 0,
-        "chdir": "",
-        "script_name": "",
-        "script_body": b"",
-        **changes,
-    }
-    return Settings(**given)
+    quiet = {"stop_timeout": 5, "log_max_mb": 0, "probe": False, "observe": False, "notice_timeout": 0.0}
+    options = LaunchOptions(**{**quiet, **taken(changes, LaunchOptions, Settings)})
+    return Settings(**{"options": options, "cluster": LaunchCluster(**CLUSTER), **changes})
 
 
 def facts_of_a_fit_node(**changes: Any) -> dict[str, Any]:

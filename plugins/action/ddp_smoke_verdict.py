@@ -52,25 +52,12 @@ def rail_rates(cluster: Path) -> tuple[float, ...]:
 class ActionModule(ControllerAction):
     """Contacts no node."""
 
+    ROLE = "ddp_smoke"
     OPTIONS: ClassVar[Options] = {
         # The registered result of torchrun_launch.
         "launch": {"type": "dict", "required": True},
         # Folder of the payload on the controller, whose table says which stages there are.
         "payload": {"type": "path", "required": True},
-        # The mode in which it ran.
-        "mode": {"type": "str", "choices": ["quick", "full", "soak"], "default": "quick"},
-        # The stages that it was to do; none means all of its mode.
-        "stages": {"type": "list", "elements": "str", "default": []},
-        # The mean of the last losses must be below this part of the mean of the first ones.
-        "loss_ratio": {"type": "float", "default": 0.9},
-        # Make what was measured the accepted state of the cluster.
-        "accept": {"type": "bool", "default": False},
-        # What it is when a value falls behind the accepted state by more than its bound.
-        "regression": {"type": "str", "choices": ["warn", "fail"], "default": "warn"},
-        # All-reduce busbw across nodes below this is a failure, in GB/s; 0 means none.
-        "busbw_floor": {"type": "float", "default": 0},
-        # The least efficiency of all ranks together, against as many times one rank alone; 0 for none.
-        "scaling_floor": {"type": "float", "default": 0.0},
     }
 
     def work(self) -> dict[str, Any]:

@@ -61,17 +61,8 @@ MOST_VERBOSE = 2  # with more, Ansible's ssh shows what nodes answer as it comes
 class ActionModule(ControllerAction):
     """Changes nothing on a node, and ends nothing there."""
 
-    OPTIONS: ClassVar[Options] = {
-        # Id of a launch, which may run or be over, and may have been begun from another controller.
-        "launch": {"type": "str", "default": ""},
-        # Logs that Muster did not make, on the controller - a file, a folder, or a pattern of files, such as
-        # slurm-*.out.
-        "log": {"type": "str", "default": ""},
-        # Account whose torchrun is diagnosed, which runs on the nodes now and was begun without Muster.
-        "account": {"type": "str", "default": ""},
-        # Whether only a launch that runs now is diagnosed, and not the last one where there is none.
-        "live": {"type": "bool", "default": False},
-    }
+    ROLE = "diagnose"
+    OPTIONS: ClassVar[Options] = {}
 
     def work(self) -> dict[str, Any]:
         Display().verbosity = min(Display().verbosity, MOST_VERBOSE)

@@ -51,14 +51,8 @@ TAKES_OVER = {"installed_parts": ["environment", "named"]}
 
 
 class ActionModule(ControllerAction):
-    OPTIONS: ClassVar[Options] = {
-        # Whether the steps put back what they own, each on the nodes alone that need it.
-        "repair": {"type": "bool", "default": False},
-        # Whether what is there now is taken as what was last installed.
-        "accept": {"type": "bool", "default": False},
-        # Whether msg is what is in drift.json, and no table.
-        "json": {"type": "bool", "default": False},
-    }
+    ROLE = "drift"
+    OPTIONS: ClassVar[Options] = {}
 
     def work(self) -> dict[str, Any]:
         members = self.task_vars["groups"].get("gpu_nodes", [])

@@ -40,6 +40,7 @@ LOST = "it could not be reached, or an earlier step failed on it"
 class ActionModule(ControllerAction):
     """Contacts no node."""
 
+    ROLE = "health"
     OPTIONS: ClassVar[Options] = {
         # The registered result of health_plan.
         "plan": {"type": "dict", "required": True},
@@ -49,8 +50,6 @@ class ActionModule(ControllerAction):
         "network": {"type": "dict", "required": True},
         # The registered result of rdma_rails.
         "rails": {"type": "dict", "default": {}},
-        # With warn, and in check mode, a failed check counts as a warning and refuses nothing.
-        "gate": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
     }
 
     def work(self) -> dict[str, Any]:

@@ -37,18 +37,8 @@ MOST_VERBOSE = 2  # with more, Ansible's ssh shows what nodes answer as it comes
 
 
 class ActionModule(ControllerAction):
-    OPTIONS: ClassVar[Options] = {
-        # Whether launches that are over are shown, too, as far as nodes keep their logs (cluster_run_keep).
-        "history": {"type": "bool", "default": False},
-        # How many of each owner's launches that are over are looked at on a node.
-        "newest": {"type": "int", "default": 20},
-        # How many of the last lines are shown of each launch.
-        "lines": {"type": "int", "default": 2},
-        # Id of a launch whose output is shown as it comes, until it is over or somebody interrupts.
-        "logs": {"type": "str", "default": ""},
-        # The rank whose output is shown with logs. -1 means every rank's, and torchrun's own.
-        "rank": {"type": "int", "default": 0},
-    }
+    ROLE = "jobs"
+    OPTIONS: ClassVar[Options] = {}
 
     def work(self) -> dict[str, Any]:
         Display().verbosity = min(Display().verbosity, MOST_VERBOSE)

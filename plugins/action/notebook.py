@@ -37,19 +37,12 @@ VERBS = {"started": "start", "stopped": "stop", "looked_at": "look"}
 
 
 class ActionModule(ControllerAction):
+    ROLE = "notebook"
     OPTIONS: ClassVar[Options] = {
-        # Whose notebook it is.
-        "user": {"type": "str", "default": ""},
-        # started and stopped have it be so. looked_at says whether it runs.
-        "state": {"type": "str", "choices": ["started", "stopped", "looked_at"], "default": "looked_at"},
-        # With started of state, whether it starts with the node as well, until it is stopped.
-        "at_boot": {"type": "bool", "default": False},
         # The node on which it is.
         "on_node": {"type": "str", "default": ""},
         # The nodes on which notebooks may be.
         "nodes": {"type": "list", "elements": "str", "default": []},
-        # Port on the machine from which it is used.
-        "port": {"type": "int", "default": 8888},
     }
 
     def work(self) -> dict[str, Any]:

@@ -26,10 +26,8 @@ from muster_controller.report.page import rewrite_page
 class ActionModule(ControllerAction):
     """Contacts no node."""
 
-    OPTIONS: ClassVar[Options] = {
-        # Id of the run, as its folder is named; the newest that there is when it is empty.
-        "run": {"type": "str", "default": ""},
-    }
+    ROLE = "report"
+    OPTIONS: ClassVar[Options] = {}
 
     def work(self) -> dict[str, Any]:
         head = next(iter(self.task_vars["groups"]["gpu_nodes"]))

@@ -59,4 +59,10 @@ def test_an_area_above_its_budget_is_named(
 
 
 def test_every_area_has_a_budget(size: Any) -> None:
-    assert set(size.budgets(size.BUDGET.read_text())) == {*size.AREAS, size.PYTHON, size.FILES, size.UNTYPED, size.SHARED}
+    assert set(size.budgets(size.BUDGET.read_text())) == {
+        *size.AREAS,
+        size.PYTHON,
+        size.FILES,
+        size.UNTYPED,
+        size.SHARED,
+    }

@@ -14,9 +14,10 @@ from cases import cases
 from launch_shapes import LAUNCH_ID, UNIT, a_plan
 from muster.launch import attempts, fit
 from muster.launch.answers import UnusableError
-from muster.launch.attempts import Attempt, Policy, Seat
+from muster.launch.attempts import Attempt, Seat
 from muster.launch.endings import Ending
 from muster.launch.failure import NodeReport
+from muster.launch.options import LaunchOptions
 from muster.launch.outcome import Left, Record, judge
 from muster.launch.watch import Decision
 
@@ -39,15 +40,15 @@ IDLE: fit.GpuUse = {"index": 0, "used_mib": 3, "uncorrected": 0}
 def test_the_nodes_of_the_next_attempt(case: dict[str, Any]) -> None:
     current = [Seat(*one) for one in case["current"].items()]
     spares = [Seat(*one) for one in case.get("spares", {}).items()]
-    policy = Policy(3, tuple(case.get("spares", {})), case.get("min_nodes", 0))
-    found = attempts.next_nodes(current, case["failed"], case.get("unfit", {}), spares, policy)
+    options = LaunchOptions(restarts=3, spares=list(case.get("spares", {})), min_nodes=case.get("min_nodes", 0))
+    found = attempts.next_nodes(current, case["failed"], case.get("unfit", {}), spares, options)
     assert list(found) == case["expect"]
 
 
 @cases(__file__, "attempts_futile")
 def test_what_will_repeat_is_not_tried_again(case: dict[str, Any]) -> None:
     history = [Attempt(number, LAUNCH_ID, ["node1"], "x", **one) for number, one in enumerate(case["attempts"], 1)]
-    assert attempts.futile(history, Policy(9, checkpoints=case["checkpoints"])) == case["expect"]
+    assert attempts.futile(history, LaunchOptions(restarts=9, checkpoints=case["checkpoints"])) == case["expect"]
 
 
 def raised(stderr: str) -> Record:
@@ -150,18 +151,18 @@ def test_the_newest_checkpoint_is_read_by_rank_0_where_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "detached", "expected"),
+    ("options", "detached", "expected"),
     [
-        (Policy(3, ("node3",), 1), False, []),
-        (Policy(), True, []),
-        (Policy(-1), False, ["launch_restarts is -1; it is a number from 0 to 49."]),
+        (LaunchOptions(restarts=3, spares=["node3"], min_nodes=1), False, []),
+        (LaunchOptions(), True, []),
+        (LaunchOptions(restarts=-1), False, ["launch_restarts is -1; it is a number from 0 to 49."]),
         (
-            Policy(0, ("node3",), 1),
+            LaunchOptions(spares=["node3"], min_nodes=1),
             False,
             ["launch_spares and launch_min_nodes means nothing without launch_restarts: set it, say to 3."],
         ),
         (
-            Policy(1, ("node2", "node9"), 3),
+            LaunchOptions(restarts=1, spares=["node2", "node9"], min_nodes=3),
             False,
             [
                 "launch_spares names node2, which takes part already (cluster_launch_nodes).",
@@ -171,12 +172,12 @@ def test_the_newest_checkpoint_is_read_by_rank_0_where_it_is() -> None:
         ),
     ],
 )
-def test_problems_are_said_all_at_once(policy: Policy, *, detached: bool, expected: list[str]) -> None:
-    assert attempts.problems(policy, ["node1", "node2"], ["node1", "node2", "node3"], unwatched=detached) == expected
+def test_problems_are_said_all_at_once(options: LaunchOptions, *, detached: bool, expected: list[str]) -> None:
+    assert attempts.problems(options, ["node1", "node2"], ["node1", "node2", "node3"], unwatched=detached) == expected
 
 
 def test_restarts_of_a_detached_launch_are_refused_with_the_reason() -> None:
-    (problem,) = attempts.problems(Policy(1), ["node1"], ["node1"], unwatched=True)
+    (problem,) = attempts.problems(LaunchOptions(restarts=1), ["node1"], ["node1"], unwatched=True)
     assert "launch_restarts of a detached launch needs a watcher on the head node" in problem
 
 

@@ -85,5 +85,10 @@ def test_an_administrator_comes_to_an_own_launch_in_its_users_name() -> None:
 
 
 def test_an_own_launch_has_folders_of_its_user() -> None:
-    own = manager.as_own(a_request(), "ada", "/var/lib/muster/users")
-    assert (own.user, own.run_root, own.work_root, own.manager) == ("ada", f"{ROOT}/launches", f"{ROOT}/work", "user")
+    own = manager.as_own(a_request(), "ada")
+    assert (own.cluster.user, own.cluster.run_root, own.cluster.work_root, own.manager) == (
+        "ada",
+        f"{ROOT}/launches",
+        f"{ROOT}/work",
+        "user",
+    )

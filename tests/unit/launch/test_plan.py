@@ -118,7 +118,7 @@ def test_of_a_plan_of_an_earlier_release_no_environment_is_kept() -> None:
 
 def test_secrets_among_the_arguments_are_covered() -> None:
     args = ["--api-key=abc", "--lr", "0.1"]
-    plan = planned({"node1": {}}, {"args": args})
+    plan = planned({"node1": {}}, {"script_args": args})
     assert planning.masked(plan, Redaction([]))["nodes"][0]["argv"][13:] == ["--api-key=********", "--lr", "0.1"]
     assert plan["nodes"][0]["argv"][13:] == args
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ..launch import attempts, image
 from ..launch.manager import CLUSTER_USER
+from ..launch.options import LaunchCluster, LaunchOptions
 from ..launch.plan import LaunchRequest, problems_of
 from ..verdict.words import few
 from .model import Problem
@@ -38,10 +39,7 @@ SCRIPTS = RUNS[:2]
 RUNNING = ("launch_attach", "launch_stop")
 # The only numbers that have a meaning below 0 (no rank, or every rank).
 MAY_BE_NEGATIVE = ("jobs_rank", "launch_show_rank")
-# A request of which the problems are not yet known.
-NOTHING = LaunchRequest(
-    cluster="", launch_id="", user="", script="", port=0, run_root="", work_root="", rendezvous_timeout=0
-)
+NO_CLUSTER = LaunchCluster("", "", 0, "", "")  # of a request that is never planned
 EXAMPLE = "examples/job.yml lists what there is"
 # How much of a name must be that of an option (difflib's ratio).
 NEAR = 0.7
@@ -112,48 +110,38 @@ def one_thing_is_launched(inventory: Inventory) -> Iterator[Problem]:
 def the_plan_can_be_made(inventory: Inventory) -> Iterator[Problem]:
     """What the plan itself says of the request. Each sentence names the option first."""
     for node in inventory.nodes[:1]:
-        sent = node.text("launch_script_src")
-        script = node.text("launch_script") or sent
-        env, fetch = node.variables.get("launch_env"), entries(node, "launch_fetch")
-        request = replace(
-            NOTHING,
-            # Where there is nothing to launch, another rule knows more.
-            script=script if chosen(node, RUNS) else "/nothing",
-            script_is_sent=bool(sent),
-            module=node.text("launch_module"),
-            command=entries(node, "launch_command"),
-            env={str(name): "" for name in env} if isinstance(env, dict) else {},
-            chdir=node.text("launch_chdir"),
-            more={"fetch": {"patterns": fetch}} if fetch else {},
-            data=entries(node, "launch_data"),
-            project={} if node.text("launch_project") else None,
-        )
+        options, sent = options_of(node), node.text("launch_script_src")
+        fetch = {"fetch": {"patterns": options.fetch}} if options.fetch else {}
+        if not chosen(node, RUNS):  # where there is nothing to launch, another rule knows more
+            options = replace(options, script="/nothing")
+        request = LaunchRequest(options, NO_CLUSTER, "", sent=sent, more=fetch, project={} if options.project else None)
         of_image = image.problems_of(
-            node.text("launch_image"),
-            entries(node, "launch_image_folders"),
-            environment=node.text("launch_environment"),
-            script="" if sent or request.project is not None else node.text("launch_script"),
+            options.image,
+            options.image_folders,
+            environment=options.environment,
+            script="" if sent or options.project else node.text("launch_script"),
         )
-        for sentence in (*problems_of(request), *of_attempts(inventory, node), *of_image):
+        for sentence in (*problems_of(request), *of_attempts(inventory, node, options), *of_image):
             option = next(iter(re.findall(r"\blaunch_\w+", sentence)), "")
             yield Problem(
                 place(inventory, option), sentence.rstrip("."), f"Correct {option}" if option else "Correct it"
             )
 
 
-def of_attempts(inventory: Inventory, node: InventoryNode) -> list[str]:
+def options_of(node: InventoryNode) -> LaunchOptions:
+    """The options that the inventory and the run give, as far as they are of their type."""
+    named: dict[str, Any] = {one.name: node.variables.get(f"launch_{one.name}") for one in fields(LaunchOptions)}
+    given = {name: value.strip() if isinstance(value, str) else value for name, value in named.items()}
+    return LaunchOptions(**{name: value for name, value in given.items() if value is not None})
+
+
+def of_attempts(inventory: Inventory, node: InventoryNode, options: LaunchOptions) -> list[str]:
     """What is wrong with launch_restarts and what belongs to it."""
-    spares, chosen_nodes = entries(node, "launch_spares"), inventory.launch_nodes()
-    policy = attempts.Policy(
-        restarts=node.number("launch_restarts") or 0,
-        spares=tuple(spares),
-        min_nodes=node.number("launch_min_nodes") or 0,
-        checkpoints=node.text("launch_checkpoints"),
-    )
+    spares, chosen_nodes = options.spares, inventory.launch_nodes()
     taking_part = [one.name for one in inventory.participants() if one.name in chosen_nodes or one.name not in spares]
     usable = [one.name for one in inventory.nodes if not one.quarantined]
-    unwatched = node.variables.get("launch_detached") is True and node.text("launch_as") == CLUSTER_USER
-    return attempts.problems(policy, taking_part, usable, unwatched=unwatched)
+    unwatched = options.detached and node.text("launch_as") == CLUSTER_USER
+    return attempts.problems(options, taking_part, usable, unwatched=unwatched)
 
 
 def detached_has_a_limit(inventory: Inventory) -> Iterator[Problem]:

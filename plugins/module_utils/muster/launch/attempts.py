@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from ..verdict.finding import Verdict
     from .fit import Checkpoint, Fit
+    from .options import LaunchOptions
     from .outcome import Record
 
 RESTARTED = Check(
@@ -60,16 +61,6 @@ FRAME = re.compile(r'^ *File "(?P<file>.+)", line (?P<line>\d+)', re.MULTILINE)
 A_LAUNCH = re.compile(LAUNCH_ID.pattern.removesuffix(r"\Z"))
 
 
-@dataclass(frozen=True)
-class Policy:
-    """restarts: attempts beside the first. min_nodes: 0 where a launch may not shrink. checkpoints: a glob, or ""."""
-
-    restarts: int = 0
-    spares: tuple[str, ...] = ()
-    min_nodes: int = 0
-    checkpoints: str = ""
-
-
 @dataclass
 class Attempt:
     """One that has ended. failed: the nodes that its failure names. signature: of the exception, "" for none.
@@ -96,25 +87,27 @@ class Seat(NamedTuple):
     nproc: int
 
 
-def problems(policy: Policy, participants: Sequence[str], inventory: Collection[str], *, unwatched: bool) -> list[str]:
+def problems(
+    options: LaunchOptions, participants: Sequence[str], inventory: Collection[str], *, unwatched: bool
+) -> list[str]:
     """What is wrong with the request, in sentences. unwatched: it is detached, and surely no user's own launch."""
     found = []
-    if policy.restarts < 0 or policy.restarts >= PORTS:
-        found.append(f"launch_restarts is {policy.restarts}; it is a number from 0 to {PORTS - 1}.")
-    if unwatched and policy.restarts > 0:
+    if options.restarts < 0 or options.restarts >= PORTS:
+        found.append(f"launch_restarts is {options.restarts}; it is a number from 0 to {PORTS - 1}.")
+    if unwatched and options.restarts > 0:
         found.append(f"{NO_WATCHER}: launch as yourself (launch_as), {WITHOUT_WATCHER}.")
     extra = [
-        name for name, value in (("launch_spares", policy.spares), ("launch_min_nodes", policy.min_nodes)) if value
+        name for name, value in (("launch_spares", options.spares), ("launch_min_nodes", options.min_nodes)) if value
     ]
-    if extra and policy.restarts <= 0:
+    if extra and options.restarts <= 0:
         found.append(f"{' and '.join(extra)} means nothing without launch_restarts: set it, say to 3.")
-    for name in policy.spares:
+    for name in options.spares:
         if name not in inventory:
             found.append(f"launch_spares names {name!r}, which is not in gpu_nodes, or is quarantined.")
         elif name in participants:
             found.append(f"launch_spares names {name}, which takes part already (cluster_launch_nodes).")
-    if policy.min_nodes > len(participants) or policy.min_nodes < 0:
-        found.append(f"launch_min_nodes is {policy.min_nodes}, and {plural(len(participants), 'node')} take part.")
+    if options.min_nodes > len(participants) or options.min_nodes < 0:
+        found.append(f"launch_min_nodes is {options.min_nodes}, and {plural(len(participants), 'node')} take part.")
     return found
 
 
@@ -204,13 +197,13 @@ def certain_end(record: Record, lease: float, failure_timeout: float) -> float:
 # ---------------------------------------------------------------- what will repeat
 
 
-def futile(history: Sequence[Attempt], policy: Policy) -> str:
+def futile(history: Sequence[Attempt], options: LaunchOptions) -> str:
     """Why another attempt would end as this one did; "" where it might not."""
     last = history[-1]
     if last.signature and last.signature in [one.signature for one in history[:-1]]:
         return f"the same exception at the same place twice: {last.signature}"
-    if policy.checkpoints and len(history) >= FUTILE and not any(map(newer, history[-FUTILE:])):
-        return f"{FUTILE} attempts without a newer checkpoint ({policy.checkpoints})"
+    if options.checkpoints and len(history) >= FUTILE and not any(map(newer, history[-FUTILE:])):
+        return f"{FUTILE} attempts without a newer checkpoint ({options.checkpoints})"
     return ""
 
 
@@ -253,7 +246,7 @@ def next_nodes(
     failed: Collection[str],
     unfit_why: Mapping[str, str],
     spares: Sequence[Seat],
-    policy: Policy,
+    options: LaunchOptions,
 ) -> tuple[list[str], str]:
     """(the nodes of the next attempt in their order, what is said of it); no nodes where none can be begun.
 
@@ -278,7 +271,7 @@ def next_nodes(
     if not without:
         return chosen, ", ".join(said) or "on the same nodes"
     names = [seat.node for seat in without]
-    if policy.min_nodes and len(chosen) >= policy.min_nodes:
+    if options.min_nodes and len(chosen) >= options.min_nodes:
         return chosen, ", ".join([*said, f"without {few(names)}, ranks reckoned anew"])
     broken = [name for name in names if unfit_why.get(name)]
     if not broken:
@@ -286,17 +279,17 @@ def next_nodes(
         kept = iter(chosen)
         same = [seat.node if seat.node in out else next(kept) for seat in current]
         return same, ", ".join([*said, f"with {few(names)} again, where nothing is found wrong"])
-    return [], no_way(broken, unfit_why, spares, len(chosen), policy)
+    return [], no_way(broken, unfit_why, spares, len(chosen), options)
 
 
 def no_way(
-    broken: Sequence[str], unfit_why: Mapping[str, str], spares: Sequence[Seat], left: int, policy: Policy
+    broken: Sequence[str], unfit_why: Mapping[str, str], spares: Sequence[Seat], left: int, options: LaunchOptions
 ) -> str:
     reasons = "; ".join(f"{name}: {unfit_why[name]}" for name in broken)
     idle = [f"{seat.node}: {unfit_why[seat.node]}" for seat in spares if unfit_why.get(seat.node)]
     spare = f"no spare can take its place ({'; '.join(idle)})" if idle else "no spare is left (launch_spares)"
-    if policy.min_nodes:
-        rest = f"{plural(left, 'node')} left, and launch_min_nodes is {policy.min_nodes}"
+    if options.min_nodes:
+        rest = f"{plural(left, 'node')} left, and launch_min_nodes is {options.min_nodes}"
     else:
         rest = "launch_min_nodes lets no smaller number go on"
     return f"{reasons}; {spare}; {rest}"

@@ -110,10 +110,11 @@ def not_theirs(
     return found
 
 
-def as_own(request: LaunchRequest, user: str, users_root: str) -> LaunchRequest:
+def as_own(request: LaunchRequest, user: str) -> LaunchRequest:
     """The same launch as this user's own: as that user, in folders that are theirs."""
-    home = f"{users_root}/{user}"
-    return replace(request, user=user, run_root=f"{home}/launches", work_root=f"{home}/work", manager=USER)
+    home = f"{request.cluster.users_root}/{user}"
+    cluster = replace(request.cluster, user=user, run_root=f"{home}/launches", work_root=f"{home}/work")
+    return replace(request, cluster=cluster, manager=USER)
 
 
 def own(entry: Mapping[str, Any], facts: Facts, seats: Iterable[str], users_root: str) -> list[Finding]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 from ..members import quarantine
 from ..pytorch import environments
 from . import caches, data, fetched, image, launchers
+from .options import LaunchCluster, LaunchOptions
 from .reservation import seats_of
 from .unit import LAUNCH_MARK, LAUNCH_UNIT
 
@@ -75,41 +76,35 @@ class NodeSpec:
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What is to be launched; see roles/launch/meta/argument_specs.yml for the meaning of each.
+    """What is to be launched. In options, env has the variables of env_file too, and nodes are resolved.
 
-    module: run in the script's place. command: run in torchrun's place, with the script or the module where there is
-    one (launchers.py). spares: nodes that take no part yet. attempt: its number, from 1 on. work_id: the launch whose
-    work folder this one goes on in, "" for its own. checkpoint: the newest complete one, "" where none is known.
+    sent: the name of the script that is sent with the start, "" where the nodes have it. attempt: its number, from 1
+    on. work_id: the launch whose work folder this one goes on in, "" for its own. checkpoint: the newest complete one,
+    "" where none is known.
     """
 
-    cluster: str
+    options: LaunchOptions
+    cluster: LaunchCluster
     launch_id: str
-    user: str
-    script: str
-    port: int
-    run_root: str
-    work_root: str
-    rendezvous_timeout: int
-    args: list[str] = field(default_factory=list)
-    env: dict[str, str] = field(default_factory=dict)
+    sent: str = ""
     env_from: dict[str, str] = field(default_factory=dict)  # the option that gave a variable, by its name
-    backend: str = "auto"
-    nodes: list[str] = field(default_factory=list)
-    first_nodes: int = 0
-    nproc: int = 0
-    script_is_sent: bool = False
-    chdir: str = ""
     manager: str = "system"  # or user: in that user's own, by launch.manager.as_own
     more: dict[str, Any] = field(default_factory=dict)  # what the plan carries for later: see carried
-    module: str = ""
-    command: list[str] = field(default_factory=list)
-    spares: list[str] = field(default_factory=list)
     attempt: int = 1
     work_id: str = ""
     checkpoint: str = ""
     project: dict[str, Any] | None = None  # {source, digest, files, bytes}
     image: dict[str, Any] | None = None  # {source, id, folders}; id: "" until the nodes have said
-    data: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> LaunchRequest:
+        """Return the request that asdict made these of."""
+        options, cluster = LaunchOptions(**given["options"]), LaunchCluster(**given["cluster"])
+        return cls(**{**given, "options": options, "cluster": cluster})
+
+    @property
+    def script(self) -> str:
+        return self.sent or self.options.script
 
 
 def participants(inventory: list[NodeSpec], chosen: list[str]) -> list[NodeSpec]:
@@ -161,15 +156,16 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
     project: {source, digest, files, bytes} of what is sent, or None. data: paths that are compared. image: {source, id,
     folders} of the container image that it runs in, or None; then environment is "".
     """
+    options, cluster = request.options, request.cluster
     problems = problems_of(request)
     if problems:
         raise PlanError(problems)
-    there = [node for node in inventory if node.name not in request.spares or node.name in request.nodes]
-    nodes = part_of(participants(there, request.nodes), request.first_nodes, request.nproc)
-    if problems := launchers.uneven(request.command, {node.name: node.nproc for node in nodes}):
+    there = [node for node in inventory if node.name not in options.spares or node.name in options.nodes]
+    nodes = part_of(participants(there, options.nodes), options.first_nodes, options.nproc_per_node)
+    if problems := launchers.uneven(options.command, {node.name: node.nproc for node in nodes}):
         raise PlanError(problems)
-    backend = chosen_backend(request.backend, nodes)
-    run_dir = f"{request.run_root}/{request.launch_id}"
+    backend = chosen_backend(cluster.backend, nodes)
+    run_dir = f"{cluster.run_root}/{request.launch_id}"
     script = script_path(request, run_dir)
     entries = []
     first_rank = 0
@@ -197,57 +193,61 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
     return {
         "schema": 1,
         "launch_id": request.launch_id,
-        "cluster": request.cluster,
-        "user": request.user,
+        "cluster": cluster.name,
+        "user": cluster.user,
         "manager": request.manager,
         "backend": backend,
         "master_addr": nodes[0].address,
-        "master_port": request.port,
+        "master_port": cluster.master_port,
         "world_size": first_rank,
-        "launcher": launchers.name_of(request.command),
-        "given": {name: source_of(request, name) for name in sorted(request.env)},
+        "launcher": launchers.name_of(options.command),
+        "given": {name: source_of(request, name) for name in sorted(options.env)},
         "nodes": entries,
         "attempt": request.attempt,
         "project": request.project,
-        "data": request.data,
+        "data": options.data,
         "image": request.image,
         **request.more,
     }
 
 
-def carried(fetch: list[str], most: int, chdir: str, what: str, by: str, at: float) -> dict[str, Any]:
+def carried(options: LaunchOptions, what: str, by: str, at: float) -> dict[str, Any]:
     """What a plan carries for whoever lists, follows or ends the launch, from wherever: what of it is fetched in the
     end (patterns, bytes, and from which folder), what was launched, by whom and when."""
     found: dict[str, Any] = {"what": what, "begun": {"by": by, "at": at}}
-    return {**found, "fetch": {"patterns": fetch, "most": most, "folder": chdir}} if fetch else found
+    if options.fetch:
+        most = options.fetch_max_mb * 1_000_000
+        found["fetch"] = {"patterns": options.fetch, "most": most, "folder": options.chdir}
+    return found
 
 
 def problems_of(request: LaunchRequest) -> list[str]:
     """What is wrong with the request itself, whatever the nodes are."""
+    options = request.options
     problems = [
         f"{source_of(request, name)} sets {name}, which is the launcher's own."
-        for name in request.env
+        for name in options.env
         if FORBIDDEN_ENV.match(name)
     ]
     problems += [
         f"{source_of(request, name)}: {name!r} is no name of an environment variable."
-        for name in request.env
+        for name in options.env
         if not ENV_NAME.match(name)
     ]
-    script, module = bool(request.script), bool(request.module)
-    if not script and not module and not request.command:
+    script, module = bool(request.script), bool(options.module)
+    if not script and not module and not options.command:
         problems.append(
             "There is nothing to launch: set launch_script, launch_script_src, launch_module or launch_command."
         )
     if script and module:
         problems.append("There is a script and a module (launch_module): a launch runs one of them.")
-    if module and not MODULE.match(request.module):
-        problems.append(f"launch_module is {request.module!r}, which is no name of a module, such as project.train.")
+    if module and not MODULE.match(options.module):
+        problems.append(f"launch_module is {options.module!r}, which is no name of a module, such as project.train.")
     problems += launchers.problems_of(
-        request.command, script=script, chdir=bool(request.chdir), project=request.project is not None
+        options.command, script=script, chdir=bool(options.chdir), project=request.project is not None
     )
     problems += fetched.problems_of(request.more.get("fetch", {}).get("patterns", []))
-    return [*problems, *data.problems_of(request.data)]
+    return [*problems, *data.problems_of(options.data)]
 
 
 def source_of(request: LaunchRequest, name: str) -> str:
@@ -261,18 +261,18 @@ def place_of(request: LaunchRequest, nodes: list[NodeSpec], node_rank: int, run_
         nproc=nodes[node_rank].nproc,
         world_size=sum(node.nproc for node in nodes),
         master_addr=nodes[0].address,
-        master_port=request.port,
+        master_port=request.cluster.master_port,
         local_addr=nodes[node_rank].address,
         launch_id=request.launch_id,
         log_dir=f"{run_dir}/logs/torchrun",
-        timeout=request.rendezvous_timeout,
+        timeout=request.options.rendezvous_timeout,
         project=f"{run_dir}/{PROJECT}" if request.project is not None else "",
     )
 
 
 def script_path(request: LaunchRequest, run_dir: str) -> str:
     """Where the script is on every node; "" for none."""
-    if request.script_is_sent:
+    if request.sent:
         return f"{run_dir}/script/{request.script.rsplit('/', 1)[-1]}"
     of_project = request.project is not None and request.script and not request.script.startswith("/")
     return f"{run_dir}/{PROJECT}/{request.script}" if of_project else request.script
@@ -285,16 +285,17 @@ def in_project(entry: dict[str, Any]) -> bool:
 
 def argv(request: LaunchRequest, node: NodeSpec, script: str, place: launchers.Place) -> list[str]:
     """The command of a node: torchrun's, or the one that somebody brings."""
-    program = [script] if script else ["-m", request.module] if request.module else []
-    if request.command:
-        return launchers.argv_of(request.command, program, request.args, place)
+    options = request.options
+    program = [script] if script else ["-m", options.module] if options.module else []
+    if options.command:
+        return launchers.argv_of(options.command, program, options.script_args, place)
     if request.image:
-        return launchers.argv_of(image.TORCHRUN, program, request.args, place)
-    return [node.torchrun, *launchers.argv_of(["torchrun"], program, request.args, place)[1:]]
+        return launchers.argv_of(image.TORCHRUN, program, options.script_args, place)
+    return [node.torchrun, *launchers.argv_of(["torchrun"], program, options.script_args, place)[1:]]
 
 
 def work_dir(request: LaunchRequest) -> str:
-    return f"{request.work_root}/{request.work_id or request.launch_id}"
+    return f"{request.cluster.work_root}/{request.work_id or request.launch_id}"
 
 
 def folder_above(path: str) -> str:
@@ -303,34 +304,35 @@ def folder_above(path: str) -> str:
 
 def cache_root(request: LaunchRequest) -> str:
     """The user's folder for what is compiled: beside the logs' folder, which is on a disk of the node, and no home."""
-    return f"{folder_above(request.run_root)}/cache/{request.user}"
+    return f"{folder_above(request.cluster.run_root)}/cache/{request.cluster.user}"
 
 
 def environment(
     request: LaunchRequest, node: NodeSpec, backend: str, place: launchers.Place
 ) -> dict[str, dict[str, str]]:
     """{env, from_node}: what is known now, and what is looked up on the node (name -> how)."""
+    options, cluster = request.options, request.cluster
     bin_dir = node.torchrun.rsplit("/", 1)[0]
     env = {
         "PATH": f"{bin_dir}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "LANG": "C.UTF-8",
-        "USER": request.user,
-        "LOGNAME": request.user,
+        "USER": cluster.user,
+        "LOGNAME": cluster.user,
         "PYTHONUNBUFFERED": "1",  # the last words of a dying rank reach its log
         "PYTHONFAULTHANDLER": "1",
         LAUNCH_MARK: request.launch_id,
         "MUSTER_NODE": node.name,
         "MUSTER_BACKEND": backend,
         "MUSTER_ATTEMPT": str(request.attempt),
-        **launchers.environment_of(request.command, backend, place),
+        **launchers.environment_of(options.command, backend, place),
     }
     if request.checkpoint:
         env["MUSTER_CHECKPOINT"] = request.checkpoint
-    from_node = {"HOME": f"home directory of {request.user}"}
+    from_node = {"HOME": f"home directory of {cluster.user}"}
     if request.image:
         # Its PATH is the image's own, and what a home on the node holds is none of its programs' business.
         del env["PATH"]
-        env["HOME"] = request.chdir or work_dir(request)
+        env["HOME"] = options.chdir or work_dir(request)
         from_node = {}
     if node.interface:
         env["GLOO_SOCKET_IFNAME"] = node.interface
@@ -342,11 +344,11 @@ def environment(
     # torchrun sets 1 where nothing is set and there are several ranks, which wastes most of a CPU node.
     from_node["OMP_NUM_THREADS"] = f"processors / {node.nproc}"
     from_node.update(dict.fromkeys(caches.FOLDERS, f"folder of the environment in {cache_root(request)}"))
-    env.update(request.env)
+    env.update(options.env)
     if request.project is not None:
-        env["MUSTER_PROJECT"] = f"{request.run_root}/{request.launch_id}/{PROJECT}"
-        env["PYTHONPATH"] = ":".join(filter(None, (env["MUSTER_PROJECT"], request.env.get("PYTHONPATH"))))
-    return {"env": env, "from_node": {name: how for name, how in from_node.items() if name not in request.env}}
+        env["MUSTER_PROJECT"] = f"{cluster.run_root}/{request.launch_id}/{PROJECT}"
+        env["PYTHONPATH"] = ":".join(filter(None, (env["MUSTER_PROJECT"], options.env.get("PYTHONPATH"))))
+    return {"env": env, "from_node": {name: how for name, how in from_node.items() if name not in options.env}}
 
 
 def seats(entry: dict[str, Any], facts: Facts, backend: str) -> list[str]:

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
     from muster.launch.manager import Whose
     from muster.launch.messages import Identity
+    from muster.launch.options import LaunchOptions
     from muster.launch.plan import NodeSpec
     from muster.launch.watched import Word
     from muster.verdict.finding import Finding
     from muster_controller.launch.project import Project
-    from muster_controller.launch.settings import Settings
     from muster_controller.nodes.messages import NodeReply
     from muster_controller.playbook.node_error import Way
 
@@ -102,8 +102,8 @@ class HandingOver:
 
     def begin(self, launch_id: str, spec: dict[str, Any]) -> str:
         """Make the unit of the watcher; why that failed, or nothing."""
-        settings = spec["settings"]
-        stopping = settings["stop_timeout"] + settings["failure_timeout"] + SLACK
+        options = spec["request"]["options"]
+        stopping = options["stop_timeout"] + options["failure_timeout"] + SLACK
         request = {
             "launch_id": launch_id,
             "program": base64.b64encode(watcher_program()).decode(),
@@ -111,7 +111,7 @@ class HandingOver:
             "properties": {
                 "KillMode": "control-group",
                 "TimeoutStopSec": f"{stopping}s",
-                "RuntimeMaxSec": f"{settings['time_limit'] + stopping}s",
+                "RuntimeMaxSec": f"{options['time_limit'] + stopping}s",
                 "LimitCORE": "0",
                 "MemoryMax": MEMORY,
                 "NoNewPrivileges": "yes",
@@ -207,6 +207,6 @@ class Watched:
         self.messages.close()
 
 
-def leases_over(nodes: int, settings: Settings) -> float:
+def leases_over(nodes: int, options: LaunchOptions) -> float:
     """Seconds after which the leases of a watcher that is gone have certainly ended what it began."""
-    return 2 * pace(nodes, settings.silence_timeout).lease + settings.failure_timeout + 5.0
+    return 2 * pace(nodes, options.silence_timeout).lease + options.failure_timeout + 5.0

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from muster.launch import outcome, watched
+from muster.launch import image, outcome, watched
 from muster.launch.endings import Ending
 from muster.launch.jobs import usable
 from muster.launch.manager import USER, as_own
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from muster.launch.attempts import Policy
     from muster.launch.plan import LaunchRequest, NodeSpec
     from muster.launch.watched import Word
     from muster.verdict.finding import Verdict
@@ -77,24 +76,23 @@ class WatchedLaunch:
         self,
         request: LaunchRequest,
         inventory: Sequence[NodeSpec],
-        policy: Policy,
         plan: dict[str, Any],
-        users_root: str,
         redaction: Redaction,
         keep: Callable[[dict[str, Any]], str],
     ) -> Outcome:
         """Have a watcher begin it, and see that all of its ranks run. keep: the plan; why that failed, or nothing."""
         taking_part = [entry["node"] for entry in plan["nodes"]]
         specs = {spec.name: spec for spec in inventory}
-        ways = {name: self.connect(name) for name in (*taking_part, *policy.spares)}
+        ways = {name: self.connect(name) for name in (*taking_part, *request.options.spares)}
         with self.interruption:
             handing = HandingOver(ways, self.say, lambda: self.interruption.came)
             try:
-                whose, against = handing.whose(self.settings.run_as, plan)
+                whose, against = handing.whose(self.settings.options.run_as, plan)
+                against += image.own(list(ways), whose.user) if request.image else []
                 if against:
                     return Outcome(plan, outcome.refused(against), began=False)
                 more = {**request.more, "watched": {"node": handing.head, "launch_id": request.launch_id}}
-                request = as_own(replace(request, more=more), whose.user, users_root)
+                request = as_own(replace(request, more=more), whose.user)
                 plan = build_plan(request, list(inventory))
                 lost = keep(plan)
                 others = {name: specs[name].address for name in ways if name != handing.head}
@@ -110,7 +108,7 @@ class WatchedLaunch:
                 told = {
                     name: {"address": specs[name].address, "interpreter": way.interpreter} for name, way in ways.items()
                 }
-                spec = spec_of(request, list(inventory), policy, self.settings, redaction, told, handing.head)
+                spec = spec_of(request, list(inventory), self.settings, redaction, told, handing.head)
                 if why := "" if not self.interruption.came else self.interruption.decision().text:
                     return Outcome(plan, outcome.refused([watched.WATCHER.fail(handing.head, why)]), began=False)
                 if why := handing.begin(request.launch_id, spec):
@@ -169,7 +167,7 @@ class WatchedLaunch:
         if word.over:
             return word
         self.say(f"The watcher on {watcher.head} was asked to end the launch")
-        seconds = self.settings.stop_timeout + self.settings.failure_timeout + STOPPING_SLACK
+        seconds = self.settings.options.stop_timeout + self.settings.options.failure_timeout + STOPPING_SLACK
         return watcher.follow(lambda _word: False, seconds)
 
     # ------------------------------------------------------------ what came of it
@@ -210,7 +208,7 @@ class WatchedLaunch:
 
     def wait_for_leases(self, plan: dict[str, Any]) -> None:
         """Until what a watcher that is gone had begun has certainly ended."""
-        seconds = leases_over(len(plan["nodes"]), self.settings)
+        seconds = leases_over(len(plan["nodes"]), self.settings.options)
         self.say(f"waits {seconds:.0f} s, until what its watcher had begun has certainly ended (its lease)")
         until = time.monotonic() + seconds
         with self.interruption:

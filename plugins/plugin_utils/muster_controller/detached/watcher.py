@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muster.launch import outcome
-from muster.launch.attempts import Policy
 from muster.launch.plan import LaunchRequest, NodeSpec, build_plan, masked
 from muster.launch.watched import ARTIFACTS, MOST_ATTEMPTS, MOST_SAID, MOST_TEXT
 from muster.verdict.redaction import Redaction
@@ -52,7 +51,6 @@ class Brought(Project):
 def spec_of(
     request: LaunchRequest,
     inventory: list[NodeSpec],
-    policy: Policy,
     settings: Settings,
     redaction: Redaction,
     ways: Mapping[str, Mapping[str, str]],
@@ -60,17 +58,14 @@ def spec_of(
 ) -> dict[str, Any]:
     """What a watcher is told, as JSON has it. ways: {node: {address, interpreter}}."""
     project = settings.project
-    plain = {name: value for name, value in vars(settings).items() if name != "project"}
+    # To the watcher, each attempt is one that it holds the lease of.
+    attended = replace(request, options=replace(request.options, detached=False))
     return {
-        "request": asdict(request),
+        "request": asdict(attended),
         "inventory": [asdict(node) for node in inventory],
-        "policy": asdict(policy),
-        "settings": {
-            **plain,
-            "detached": False,  # to the watcher, each attempt is one that it holds the lease of
-            "script_body": base64.b64encode(settings.script_body).decode(),
-            "begun_here": sorted(settings.begun_here),
-        },
+        "script_name": settings.script_name,
+        "script_body": base64.b64encode(settings.script_body).decode(),
+        "begun_here": sorted(settings.begun_here),
         "project": project and {**vars(project), "manifest": base64.b64encode(project.manifest).decode()},
         "secrets": redaction.values,
         "ways": ways,
@@ -78,21 +73,18 @@ def spec_of(
     }
 
 
-def settings_in(spec: Mapping[str, Any]) -> Settings:
-    given, project = spec["settings"], spec["project"]
+def settings_in(spec: Mapping[str, Any], request: LaunchRequest) -> Settings:
+    project = spec["project"]
     return Settings(
-        **{
-            **given,
-            "script_body": base64.b64decode(given["script_body"]),
-            "begun_here": frozenset(given["begun_here"]),
-            "earlier": tuple(given["earlier"]),
-            "project": project
-            and Brought(
-                project["source"],
-                base64.b64decode(project["manifest"]),
-                tuple(ManifestFile(*f) for f in project["files"]),
-            ),
-        }
+        request.options,
+        request.cluster,
+        spec["script_name"],
+        base64.b64decode(spec["script_body"]),
+        frozenset(spec["begun_here"]),
+        project=project
+        and Brought(
+            project["source"], base64.b64decode(project["manifest"]), tuple(ManifestFile(*f) for f in project["files"])
+        ),
     )
 
 
@@ -100,7 +92,8 @@ class Watcher:
     def __init__(self, folder: Path, spec: Mapping[str, Any]) -> None:
         self.folder = folder
         self.redaction = Redaction(spec["secrets"])
-        self.settings = settings_in(spec)
+        self.request = LaunchRequest.read(spec["request"])
+        self.settings = settings_in(spec, self.request)
         self.state: dict[str, Any] = {"first": 0, "said": [], "attempts": [], "running": False, "result": None}
         self.ways: dict[str, Way] = {
             name: Here(name, way["interpreter"])
@@ -109,22 +102,14 @@ class Watcher:
             for number, (name, way) in enumerate(spec["ways"].items())
         }
         self.record: Record | None = None
-        given = spec["policy"]
-        self.request = LaunchRequest(**spec["request"])
         self.whole = Attempts(
-            Policy(**{**given, "spares": tuple(given["spares"])}),
             self.request,
             [NodeSpec(**node) for node in spec["inventory"]],
-            lambda request, nodes: build_plan(request, list(nodes)),
-            self.attempt,
-            self.ways.__getitem__,
-            self.say,
-            self.settings.failure_timeout,
-            self.settings.run_as,
-            self.settings.time_limit,
-            self.settings.shared,
-            self.settings.silence_timeout,
-            Interruption(BY_HAND),
+            build=lambda request, nodes: build_plan(request, list(nodes)),
+            run=self.attempt,
+            connect=self.ways.__getitem__,
+            say=self.say,
+            interruption=Interruption(BY_HAND),
         )
 
     def run(self) -> None:
@@ -142,7 +127,7 @@ class Watcher:
         supervisor = Supervisor(
             plan,
             {entry["node"]: self.ways[entry["node"]] for entry in plan["nodes"]},
-            replace(self.settings, earlier=earlier, time_limit=left),
+            self.settings.of_attempt(earlier, left),
             Tails(plan, lambda *_line: None, self.redaction),
             self.say,
             interruption=self.whole.interruption,

@@ -90,7 +90,7 @@ class Diagnosing:
         """The case, with looks afterwards where their answer may tell more."""
         gathered = recorded(self.supervisor)
         epoch = time.time() - time.monotonic()
-        timeout = float(self.supervisor.settings.rendezvous_timeout)
+        timeout = float(self.supervisor.options.rendezvous_timeout)
 
         def so_far() -> CaseShape:
             return self.covered(case_shape(record, gathered, epoch, timeout, live=False))

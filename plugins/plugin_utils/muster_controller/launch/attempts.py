@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from muster.diagnosis.findings import named
 from muster.launch import attempts, fit
 from muster.launch.answers import UnusableError, reader
-from muster.launch.attempts import Attempt, Policy, Seat
+from muster.launch.attempts import Attempt, Seat
 from muster.launch.manager import USER, whose
 from muster.launch.pace import pace
 from muster.launch.plan import PORTS, PlanError
@@ -45,21 +45,14 @@ class Attempts:
     """One launch with all of its attempts.
 
     build: a plan, as build_plan makes it. run: one attempt, from its plan to its result. connect: to one node.
-    run_as: launch_as. time_limit: seconds for all attempts together.
     """
 
-    policy: Policy
     request: LaunchRequest
     inventory: Sequence[NodeSpec]
     build: Callable[[LaunchRequest, Sequence[NodeSpec]], dict[str, Any]]
     run: Run
     connect: Callable[[str], Way]
     say: Callable[[str], None]
-    failure_timeout: float
-    run_as: str = "auto"
-    time_limit: int = 0
-    shared: bool = False
-    silence_timeout: float = 0.0
     interruption: Interruption = field(default_factory=Interruption)
     history: list[Attempt] = field(default_factory=list)
     went_on: list[str] = field(default_factory=list)
@@ -67,6 +60,7 @@ class Attempts:
     newest: float = 0.0  # when the newest complete checkpoint was written
 
     def __post_init__(self) -> None:
+        self.options = self.request.options
         self.began = time.monotonic()
         self.specs = {spec.name: spec for spec in self.inventory}
         self.asked: LaunchMessages | None = None
@@ -101,7 +95,7 @@ class Attempts:
 
     def whole(self, result: dict[str, Any], given_up: str) -> dict[str, Any]:
         """given_up: why no other attempt is made, where one is allowed or was made."""
-        given_up = given_up if self.policy.restarts else ""
+        given_up = given_up if self.options.restarts else ""
         if given_up:
             self.say(f"given up: {given_up}")
         if given_up or self.went_on:
@@ -113,8 +107,8 @@ class Attempts:
 
     def following(self, record: Record, attempt: Attempt) -> dict[str, Any] | str:
         """The plan of the next attempt, or why there is none."""
-        if attempt.number > self.policy.restarts:
-            return f"launch_restarts allows {self.policy.restarts}"
+        if attempt.number > self.options.restarts:
+            return f"launch_restarts allows {self.options.restarts}"
         if left := attempts.stays(record):
             return left
         self.say(f"attempt {attempt.number} failed: {attempt.summary}")
@@ -122,20 +116,20 @@ class Attempts:
         current = [seat for seat in self.seats() if seat.node in attempt.nodes]
         checkpoint, _ = attempts.newest(seen, list(self.names()))
         attempt.after = checkpoint["time"] if checkpoint else 0.0
-        if why := attempts.futile(self.history, self.policy):
+        if why := attempts.futile(self.history, self.options):
             return why
         self.wait_for_the_end(record, seen)
         seen = self.look_until_free(seen)
         if self.interruption.came:
             return self.interruption.decision().text
-        if self.time_limit and self.seconds_left() <= 1:
+        if self.options.time_limit and self.seconds_left() <= 1:
             return "the time limit of all attempts together is over (launch_time_limit)"
         self.out |= set(attempt.failed)
         current.sort(key=lambda seat: attempt.nodes.index(seat.node))
         used = {seat.node for seat in current}
-        spares = [seat for seat in self.seats() if seat.node in self.policy.spares and seat.node not in used]
+        spares = [seat for seat in self.seats() if seat.node in self.options.spares and seat.node not in used]
         unfit = {seat.node: self.unfit(seat, seen) for seat in self.seats()}
-        nodes, said = attempts.next_nodes(current, self.out, unfit, spares, self.policy)
+        nodes, said = attempts.next_nodes(current, self.out, unfit, spares, self.options)
         if not nodes:
             return said
         return self.planned_next(nodes, said, seen)
@@ -151,7 +145,7 @@ class Attempts:
             return " ".join(problem.problems)
         begins = f"{said}, from {path}" if path else said
         self.went_on.append(f"with attempt {number} ({plan['launch_id']}): {begins}")
-        self.say(f"attempt {number} of at most {self.policy.restarts + 1}: {begins}")
+        self.say(f"attempt {number} of at most {self.options.restarts + 1}: {begins}")
         self.say_where(path, holders, nodes)
         return plan
 
@@ -161,13 +155,12 @@ class Attempts:
 
     def planned(self, nodes: Sequence[str], number: int, launch_id: str, checkpoint: str) -> dict[str, Any]:
         """Ranks are reckoned in the order of these nodes. Raises PlanError."""
+        port = self.request.cluster.master_port + (number - 1) % PORTS
         request = replace(
             self.request,
+            options=replace(self.options, nodes=[], first_nodes=0, spares=[]),
+            cluster=replace(self.request.cluster, master_port=port),
             launch_id=launch_id,
-            port=self.request.port + (number - 1) % PORTS,
-            nodes=[],
-            first_nodes=0,
-            spares=[],
             attempt=number,
             work_id=self.request.work_id or self.request.launch_id,
             checkpoint=checkpoint,
@@ -179,8 +172,8 @@ class Attempts:
         unclear = [name for name in (*record.unseen, *record.leftovers) if runs_still(seen.get(name, ""))]
         if not unclear:
             return
-        lease = pace(len(record.plan["nodes"]), self.silence_timeout).lease
-        until = attempts.certain_end(record, lease, self.failure_timeout)
+        lease = pace(len(record.plan["nodes"]), self.options.silence_timeout).lease
+        until = attempts.certain_end(record, lease, self.options.failure_timeout)
         left = until - time.monotonic()
         if left > 0:
             self.say(f"waits {left:.0f} s, until what ran on {', '.join(unclear)} has certainly ended (its lease)")
@@ -199,9 +192,9 @@ class Attempts:
 
     def from_checkpoint(self, plan: dict[str, Any]) -> dict[str, Any]:
         """The first plan, with the checkpoint that is there already where the user says where they lie."""
-        self.first, pattern = plan, self.policy.checkpoints
+        self.first, pattern = plan, self.options.checkpoints
         nodes = [entry["node"] for entry in plan["nodes"]]
-        if not pattern or not (pattern.startswith("/") or self.request.chdir):
+        if not pattern or not (pattern.startswith("/") or self.options.chdir):
             return plan
         self.first = self.as_whoever_logs_in(plan, nodes)
         checkpoint, holders = attempts.newest(self.look(nodes, gpus=False), nodes)
@@ -223,7 +216,7 @@ class Attempts:
         for name, answer in known.items():
             with suppress(UnusableError):
                 seen[name] = shape(name, "identity", answer.data)[0]
-        who, against = whose(self.run_as, seen)
+        who, against = whose(self.options.run_as, seen)
         if not who.own or against:
             return plan  # what stands against it is said by the first attempt
         return {**plan, "user": who.user, "manager": USER}
@@ -250,8 +243,8 @@ class Attempts:
             "user": plan["user"],
             "earlier": [attempt.launch_id for attempt in self.history],
             "gpus": plan["backend"] == "nccl" if gpus is None else gpus,
-            "checkpoints": self.policy.checkpoints,
-            "work_dir": self.request.chdir or plan["nodes"][0]["work_dir"],
+            "checkpoints": self.options.checkpoints,
+            "work_dir": self.options.chdir or plan["nodes"][0]["work_dir"],
         }
 
     def messages(self) -> LaunchMessages:
@@ -262,22 +255,22 @@ class Attempts:
 
     def unfit(self, seat: Seat, seen: dict[str, Fit | str]) -> str:
         look = seen.get(seat.node, "it was not looked at")
-        return attempts.unfit(look, seat.nproc, gpus=self.first["backend"] == "nccl", shared=self.shared)
+        return attempts.unfit(look, seat.nproc, gpus=self.first["backend"] == "nccl", shared=self.options.shared)
 
     # ------------------------------------------------------------ what there is
 
     def names(self) -> list[str]:
         """The nodes that took part at first, and the spares."""
-        return [*(entry["node"] for entry in self.first["nodes"]), *self.policy.spares]
+        return [*(entry["node"] for entry in self.first["nodes"]), *self.options.spares]
 
     def seats(self) -> list[Seat]:
-        return [Seat(name, self.request.nproc or self.specs[name].nproc) for name in self.names()]
+        return [Seat(name, self.options.nproc_per_node or self.specs[name].nproc) for name in self.names()]
 
     def seconds_left(self) -> int:
         """Of the time limit; 0 for none."""
-        if not self.time_limit:
+        if not self.options.time_limit:
             return 0
-        return max(1, round(self.time_limit - (time.monotonic() - self.began)))
+        return max(1, round(self.options.time_limit - (time.monotonic() - self.began)))
 
 
 def runs_still(look: Fit | str) -> bool:

@@ -14,6 +14,8 @@ from .environment_file import read_environment
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from muster.launch.options import LaunchOptions
+
 ON_NODES = (
     "launch_args: every user of the nodes sees the value of {} in the list of processes. Put it into launch_env_file,"
     " and let the script read it from its environment"
@@ -36,9 +38,9 @@ class Given:
     redaction: Redaction
 
     @classmethod
-    def read(cls, options: Mapping[str, Any], file_env: dict[str, str]) -> Given:
-        env = {name: str(value) for name, value in options["env"].items()}
-        args = options["script_args"]
+    def read(cls, options: LaunchOptions, file_env: dict[str, str]) -> Given:
+        env = {name: str(value) for name, value in options.env.items()}
+        args = options.script_args
         return cls({**env, **file_env}, file_env, args, Redaction(secrets_of(file_env, env, args)))
 
     @property
@@ -56,12 +58,12 @@ class Given:
         return [sentence.format(", ".join(dict.fromkeys(names))) for sentence, names in said if names]
 
 
-def read_given(options: Mapping[str, Any]) -> tuple[Given, list[str]]:
+def read_given(options: LaunchOptions) -> tuple[Given, list[str]]:
     """What was given, and warnings. Raises PlanError, but not where a launch that runs is attached to or ended."""
-    path, runs = options["env_file"], options["attach"] or options["stop"]
+    path = options.env_file
     try:
         return Given.read(options, read_environment(path) if path else {}), []
     except PlanError as problem:
-        if not runs:
+        if not options.known:
             raise
         return Given.read(options, {}), [UNREADABLE.format(" ".join(problem.problems))]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from muster.launch.messages import ImageRequest
+    from muster.launch.options import LaunchOptions
     from muster_controller.nodes.messages import Messages
     from muster_controller.playbook.interruption import Interruption
 
@@ -76,16 +77,16 @@ class Image:
         return {"source": self.source, "id": self.archive.id if self.archive else "", "folders": list(self.folders)}
 
 
-def read_image(options: dict[str, Any]) -> Image | None:
+def read_image(options: LaunchOptions) -> Image | None:
     """What the options of a launch say of it. Raises PlanError."""
-    source, folders = options["image"], options["image_folders"]
-    script = "" if options["script_src"] or options["project"] else options["script"]
-    problems = judging.problems_of(source, folders, environment=options["environment"], script=script)
+    source, folders = options.image, options.image_folders
+    script = "" if options.script_src or options.project else options.script
+    problems = judging.problems_of(source, folders, environment=options.environment, script=script)
     if problems:
         raise PlanError(problems)
     if not source:
         return None
-    shown = judging.shown(options["chdir"], options["data"], folders)
+    shown = judging.shown(options.chdir, options.data, folders)
     problems = [
         f"A launch in an image cannot show {each}: it {why}." for each in shown if (why := judging.unusable(each))
     ]

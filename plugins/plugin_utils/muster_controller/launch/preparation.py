@@ -55,7 +55,7 @@ def prepare(
     """
     known = identities(plan, messages, give_up)
     readers = {name: answer.data for name, answer in known.items() if answer.data is not None}
-    whose, against = manager.whose(settings.run_as, readers)
+    whose, against = manager.whose(settings.options.run_as, readers)
     messages.own = whose.own
     plan = own_plan(whose.user) if whose.own and own_plan and not against else plan
     prepared = Prepared(plan, readers, findings=list(against), whose=whose)
@@ -71,9 +71,9 @@ def prepare(
     requested = preflight.Requested(
         plan["user"],
         plan["backend"],
-        settings.min_free_bytes,
+        settings.options.min_free_mb * 1_000_000,
         bool(settings.script_name),
-        settings.shared,
+        settings.options.shared,
         settings.begun_here,
         str(Path(plan["nodes"][0]["run_dir"]).parents[1]) if whose.own else "",
         plan.get("launcher", launchers.TORCHRUN.name),
@@ -127,13 +127,15 @@ def request_of(plan: dict[str, Any], entry: dict[str, Any], settings: Settings) 
         "user": plan["user"],
         "executable": entry["argv"][0],
         "script": None if settings.script_name or plan.get("image") or planning.in_project(entry) else entry["script"],
-        "chdir": settings.chdir or None,
+        "chdir": settings.options.chdir or None,
         "run_root": str(Path(entry["run_dir"]).parent),
-        "work_root": None if settings.chdir else str(Path(entry["work_dir"]).parent),
+        "work_root": None if settings.options.chdir else str(Path(entry["work_dir"]).parent),
         "address": entry["address"],
         "port": plan["master_port"] if entry["node_rank"] == 0 else None,
         "gpus": plan["backend"] == "nccl",
-        "beat_port": planning.beat_port(plan["master_port"]) if settings.detached and entry["node_rank"] == 0 else None,
+        "beat_port": planning.beat_port(plan["master_port"])
+        if settings.options.detached and entry["node_rank"] == 0
+        else None,
         "path": entry["env"].get("PATH", ""),
         "environment": entry["environment"],
         "caches": caches.to_look_at(entry),

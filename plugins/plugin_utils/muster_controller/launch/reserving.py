@@ -49,11 +49,11 @@ class Reserving:
         self.findings: list[Finding] = []  # why it was refused in the end
         self.waited_for: set[tuple[str, str]] = set()
         self.pause = PAUSE
-        self.until = time.monotonic() + (settings.wait_timeout or FOREVER)
+        self.until = time.monotonic() + (settings.options.wait_timeout or FOREVER)
 
     @property
     def waits(self) -> bool:
-        return self.settings.wait and time.monotonic() < self.until and not self.interruption.came
+        return self.settings.options.wait and time.monotonic() < self.until and not self.interruption.came
 
     def prepared(self, look: Callable[[], Prepared]) -> Prepared:
         """Look until nothing stands against the launch, or something that waiting does not change."""
@@ -77,7 +77,7 @@ class Reserving:
 
     def reserve(self, seen: Mapping[str, Reserved | None]) -> Decision | None:
         """Have the seats on all nodes: then None, and the first look begins the work. seen: as `start` saw them."""
-        if self.settings.shared:
+        if self.settings.options.shared:
             return None
         taking, tries_until = True, time.monotonic() + TRIES_FOR
         while not self.interruption.came:

@@ -75,9 +75,10 @@ class Supervisor:
         self.own_plan = own_plan
         self.plan = plan
         self.settings = settings
+        self.options = settings.options
         self.logs = logs
         self.say = say
-        self.pace = pace(len(plan["nodes"]), settings.silence_timeout)
+        self.pace = pace(len(plan["nodes"]), settings.options.silence_timeout)
         self.messages = LaunchMessages(connections, PROGRAM, reader(plan))
         self.messages.own = is_own(plan)
         self.reports = NodeReports(plan, logs, say)
@@ -148,8 +149,8 @@ class Supervisor:
             )
         )
         self.reports.reached(prepared.reached)
-        if self.settings.probe and not self.interruption.came and not prepared.refused:
-            beats = beat_port(prepared.plan["master_port"]) if self.settings.detached else None
+        if self.options.probe and not self.interruption.came and not prepared.refused:
+            beats = beat_port(prepared.plan["master_port"]) if self.options.detached else None
             prepared.findings += probe_links(prepared.plan, self.messages, lambda: self.interruption.came, beats)
         if self.interruption.came or prepared.refused:
             decision = self.interruption.decision() if self.interruption.came else None
@@ -187,9 +188,9 @@ class Supervisor:
                 self.messages,
                 self.reports,
                 self.say,
-                self.settings.failure_timeout,
+                self.options.failure_timeout,
                 lambda: self.interruption.again,
-                self.settings.stop_timeout if decision.by_hand else 0,
+                self.options.stop_timeout if decision.by_hand else 0,
                 self.evidence,
             )
             record.leftovers = stopping.stop(dump=stalled, why=f"{decision.ending.name.lower()}: {decision.text}")
@@ -260,7 +261,7 @@ class Supervisor:
         return self.reserving.reserve({name: answer.data["reserved"] for name, answer in answers.items()})
 
     def start_request(self, entry: dict[str, Any]) -> StartRequest:
-        settings = self.settings
+        settings, options = self.settings, self.options
         return {
             "launch_id": self.plan["launch_id"],
             "user": self.plan["user"],
@@ -268,33 +269,33 @@ class Supervisor:
             "argv": entry["argv"],
             "env": entry["env"],
             "run_dir": entry["run_dir"],
-            "work_dir": "" if settings.chdir else entry["work_dir"],
+            "work_dir": "" if options.chdir else entry["work_dir"],
             "earlier": list(settings.earlier),
             "lease": RESERVE_LEASE,
             "seats": entry["seats"],
-            "shared": settings.shared,
-            "waits": settings.wait,
-            "time_limit": settings.time_limit,
+            "shared": options.shared,
+            "waits": options.wait,
+            "time_limit": options.time_limit,
             "properties": unit_properties(
                 self.plan["user"],
-                settings.chdir or entry["work_dir"],
-                settings.failure_timeout,
+                options.chdir or entry["work_dir"],
+                options.failure_timeout,
                 own=self.messages.own,
                 in_image=settings.image is not None,
             ),
-            "keep": settings.keep,
-            "keep_bytes": settings.keep_bytes,
-            "log_max": settings.log_max,
+            "keep": settings.cluster.run_keep,
+            "keep_bytes": settings.cluster.run_keep_mb * 1_000_000,
+            "log_max": options.log_max,
             "script_name": settings.script_name,
             "script_body": base64.b64encode(settings.script_body).decode(),
-            "stop_timeout": settings.stop_timeout,
+            "stop_timeout": options.stop_timeout,
             "plan": "",
             "cache_root": entry["cache_root"],
-            "peers": self.peers(entry) if settings.detached else None,
+            "peers": self.peers(entry) if options.detached else None,
             "project": self.sending.request,
-            "observe": standing.interval(settings.notice_timeout) if settings.observe else 0.0,
+            "observe": standing.interval(options.notice_timeout) if options.observe else 0.0,
             "record": self.evidence.request(self.plan, entry),
-            "image": self.imaging.request(self.plan, settings.chdir),
+            "image": self.imaging.request(self.plan, options.chdir),
         }
 
     def peers(self, entry: dict[str, Any]) -> PeersRequest:
@@ -320,7 +321,7 @@ class Supervisor:
             self.interruption,
             self.say,
             lambda decision: self.snapshots.ask(self.plan, decision),
-            self.settings.notice_timeout,
+            self.options.notice_timeout,
             self.on_running,
         )
         return self.watching.until_over()
@@ -328,18 +329,18 @@ class Supervisor:
     @property
     def lease(self) -> float:
         """Detached, a launch is ended by its time limit instead."""
-        return FOREVER if self.settings.detached else self.pace.lease
+        return FOREVER if self.options.detached else self.pace.lease
 
     def limits(self) -> Limits:
-        stall = self.settings.stall_timeout
+        stall = self.options.stall_timeout
         any_ranks = self.plan.get("launcher") == launchers.OTHERS
         if self.started:
             return Limits(stall=stall, notice=self.pace.notice, patience=FOREVER, any_ranks=any_ranks)
         return Limits(
             stall=stall,
-            start=self.settings.rendezvous_timeout,
+            start=self.options.rendezvous_timeout,
             notice=self.pace.notice,
             patience=self.pace.patience,
-            until_running=self.settings.detached,
+            until_running=self.options.detached,
             any_ranks=any_ranks,
         )

@@ -11,9 +11,10 @@ from ansible.plugins.action import ActionBase
 from muster.verdict.commands import ping
 
 from . import way_out
-from .documentation import documented_options
+from .documentation import documented_options, role_options
 from .foreign import foreign
 from .node_error import NodeError
+from .variables import plain
 
 NO_NODES = "The inventory has no gpu_nodes: list the nodes there, as inventory/lab/hosts.yml does."
 NOBODY_REACHED = f"None of the nodes could be reached. See why: {ping('gpu_nodes')}"
@@ -38,16 +39,28 @@ class ControllerAction(OwnAction):
     """Does all of its work on the controller.
 
     OPTIONS: what a task may give. None: the action is a public module, whose documentation in library/ declares them.
+    ROLE: the role whose options the action has as well. In its tasks, their values are those of the role's variables.
     """
 
     OPTIONS: ClassVar[Options | None] = None
+    ROLE: ClassVar[str] = ""
     _supports_check_mode = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.task_vars = task_vars or {}
-        declared = documented_options(self._task.action.rpartition(".")[2]) if self.OPTIONS is None else self.OPTIONS
+        of_role = role_options(self.ROLE) if self.ROLE else {}
+        public = self.OPTIONS is None
+        declared = documented_options(self._task.action.rpartition(".")[2]) if public else {**of_role, **self.OPTIONS}
+        if self._task._role and self._task._role.get_name(include_role_fqcn=False) == self.ROLE:
+            names = {name: f"{self.ROLE}_{name}" for name in of_role if name in declared}
+            given = {
+                name: self._templar.template(self.task_vars[own])
+                for name, own in names.items()
+                if own in self.task_vars
+            }
+            self._task.args = {**plain(given), **self._task.args}
         _, self.options = self.validate_argument_spec(declared)
         try:
             return {**result, "changed": False, **self.work()}

@@ -1,27 +1,38 @@
-"""The options of a module as its documentation declares them, for its action plugin: a default stands there alone."""
+"""Options as they are declared, for the actions that take them: by a module's documentation, or by a role."""
 
 from __future__ import annotations
 
-import ast
 from typing import Any
 
 from ansible.module_utils.common.yaml import yaml_load
+from ansible.plugins.loader import fragment_loader
+from ansible.utils.plugin_docs import get_docstring
 
 from .variables import project_root
 
+EMPTY: dict[str, Any] = {"bool": False, "dict": {}, "int": 0, "list": []}  # by type; others are text
 SPECIFIES = ("type", "required", "default", "choices", "elements", "aliases")
 
 
 def documented_options(module: str) -> dict[str, dict[str, Any]]:
     """Read what ansible's validation of arguments wants to know of each option from library/MODULE.py."""
-    source = (project_root() / "library" / f"{module}.py").read_text(encoding="utf-8")
-    texts = {
-        ast.unparse(statement.targets[0]): ast.literal_eval(statement.value)
-        for statement in ast.parse(source).body
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
-    }
-    options = yaml_load(texts["DOCUMENTATION"]).get("options", {})
-    return {name: specified(option) for name, option in options.items()}
+    path = project_root() / "library" / f"{module}.py"
+    documentation = get_docstring(str(path), fragment_loader, is_module=True)[0]
+    return {name: specified(option) for name, option in documentation.get("options", {}).items()}
+
+
+def role_options(role: str) -> dict[str, dict[str, Any]]:
+    """Read the same from the options that a role declares, without the role's name in theirs.
+
+    A default that is a template is the role's alone, which fills it in: without the role the option is empty.
+    """
+    path = project_root() / "roles" / role / "meta/argument_specs.yml"
+    specs = yaml_load(path.read_text(encoding="utf-8"))["argument_specs"]
+    declared = {name.removeprefix(f"{role}_"): specified(one) for name, one in specs["main"]["options"].items()}
+    for spec in declared.values():
+        if "{{" in str(spec.get("default")):
+            spec["default"] = None if "choices" in spec else EMPTY.get(spec["type"], "")
+    return declared
 
 
 def specified(option: dict[str, Any]) -> dict[str, Any]:

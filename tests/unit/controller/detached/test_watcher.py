@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from launch_shapes import a_node, a_settings, a_user_request
-from muster.launch.attempts import Policy
 from muster.launch.endings import Ending
 from muster.launch.failure import NodeReport
 from muster.launch.outcome import Record
+from muster.launch.plan import LaunchRequest
 from muster.launch.watch import Decision
 from muster.launch.watched import MOST_SAID, MOST_TEXT
 from muster.verdict.redaction import Redaction
@@ -40,33 +40,33 @@ REQUEST = a_user_request(
     "anna",
     launch_id=FIRST,
     script="/srv/train.py",
+    restarts=2,
+    time_limit=600,
     env={"MY_TOKEN": GIVEN},
     more={"watched": {"node": "node1", "launch_id": FIRST}},
 )
 SETTINGS = a_settings(
-    user="anna",
-    stop_timeout=30,
-    detached=True,
-    time_limit=600,
+    options=replace(REQUEST.options, detached=True),
+    cluster=REQUEST.cluster,
     script_name="train.py",
     script_body=b"\x00print()",
     begun_here=frozenset({FIRST}),
-    run_as="self",
 )
 WAYS = {node.name: {"address": node.address, "interpreter": "/usr/bin/python3"} for node in NODES}
 
 
 def told(**more: Any) -> dict[str, Any]:
     """What a watcher is told, as it comes out of its file."""
-    spec = spec_of(REQUEST, NODES, Policy(2), replace(SETTINGS, **more), Redaction([GIVEN]), WAYS, "node1")
+    spec = spec_of(REQUEST, NODES, replace(SETTINGS, **more), Redaction([GIVEN]), WAYS, "node1")
     found: dict[str, Any] = json.loads(json.dumps(spec))
     return found
 
 
 def test_settings_come_out_as_they_went_in() -> None:
-    assert settings_in(told()) == replace(SETTINGS, detached=False)  # it is there, and holds the lease
+    assert settings_in(told(), REQUEST) == replace(SETTINGS, options=REQUEST.options)
+    assert LaunchRequest.read(told()["request"]) == REQUEST
     files = (ManifestFile("a/b.py", True, 3, "0" * 64),)
-    found = settings_in(told(project=Project("/home/anna/p", b"[]\n", files))).project
+    found = settings_in(told(project=Project("/home/anna/p", b"[]\n", files)), REQUEST).project
     assert found is not None
     assert (found.source, found.manifest, found.files) == ("/home/anna/p", b"[]\n", files)
     assert found.read(files[0], 0, 3) == b""
@@ -154,7 +154,7 @@ def test_each_attempt_is_said_before_it_begins_and_nothing_of_a_secret(
     assert (tmp_path / "state.json").stat().st_mode & 0o777 == 0o600
     first, second = attempted.settings
     assert (first.earlier, second.earlier) == ((), (FIRST,))
-    assert first.time_limit >= second.time_limit > 0
+    assert first.options.time_limit >= second.options.time_limit > 0
 
 
 def test_a_stop_is_somebodys_word_and_no_attempt_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from answering_nodes import AnsweringNodes
 from launch_shapes import LAUNCH_ID, a_node, a_request
-from muster.launch.attempts import Policy
 from muster.launch.endings import Ending
 from muster.launch.failure import NodeReport
 from muster.launch.outcome import Record, judge
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     import pytest
 
 INVENTORY = [a_node(number) for number in (1, 2, 3)]
-REQUEST = a_request(spares=["node3"])
 FIT: dict[str, Any] = {"running": [], "gpus": [], "gpu_error": "", "checkpoint": None}
 MANY = 20
 
@@ -45,14 +42,14 @@ class Trial:
     """ends: how each attempt ends. answers: of the nodes to looks, by node."""
 
     def __init__(
-        self, policy: Policy, ends: list[Callable[[dict[str, Any]], Record]], answers: dict[str, list[Any]], **more: Any
+        self, options: dict[str, Any], ends: list[Callable[[dict[str, Any]], Record]], answers: dict[str, list[Any]]
     ) -> None:
         self.ends = ends
         self.plans: list[dict[str, Any]] = []
         self.earlier: list[tuple[str, ...]] = []
         self.said: list[str] = []
-        request = replace(REQUEST, **more)
-        self.whole = Attempts(policy, request, INVENTORY, plan_of, self.run, self.connect, self.said.append, 5.0)
+        request = a_request(**{"nodes": ["node1", "node2"], **options})
+        self.whole = Attempts(request, INVENTORY, plan_of, self.run, self.connect, self.said.append)
         self.nodes = AnsweringNodes({(node, "fit"): list(given) for node, given in answers.items()})
         self.whole.asked = self.nodes
         self.result = self.whole.see_through(build_plan(request, INVENTORY))
@@ -80,7 +77,7 @@ def well(plan: dict[str, Any]) -> Record:
 
 
 def test_a_launch_that_ends_well_is_one_attempt() -> None:
-    trial = Trial(Policy(3, ("node3",)), [well], {})
+    trial = Trial({"restarts": 3, "spares": ["node3"]}, [well], {})
     assert trial.members == [["node1", "node2"]]
     assert trial.result["verdict"]["status"] == "healthy"
     assert trial.nodes.asked == []
@@ -89,7 +86,7 @@ def test_a_launch_that_ends_well_is_one_attempt() -> None:
 def test_a_spare_takes_the_place_of_a_lost_node_in_the_same_work_folder_on_another_port() -> None:
     checkpoint = {"path": "/data/step-5", "time": 5.0}
     answers = {"node1": fit(checkpoint=checkpoint), "node2": ["no route"] * MANY, "node3": fit()}
-    trial = Trial(Policy(3, ("node3",), checkpoints="step-*"), [lost("node2"), well], answers)
+    trial = Trial({"restarts": 3, "spares": ["node3"], "checkpoints": "step-*"}, [lost("node2"), well], answers)
     assert trial.members == [["node1", "node2"], ["node1", "node3"]]
     first, second = trial.plans
     assert second["launch_id"] != first["launch_id"]
@@ -106,14 +103,16 @@ def test_a_spare_takes_the_place_of_a_lost_node_in_the_same_work_folder_on_anoth
 def test_the_one_that_has_the_checkpoint_leads() -> None:
     answers = {"node1": fit(), "node2": fit(), "node3": fit(checkpoint={"path": "/data/a", "time": 5.0})}
     trial = Trial(
-        Policy(3, (), 2, "step-*"), [lost("node1"), well], answers, spares=[], nodes=["node1", "node2", "node3"]
+        {"restarts": 3, "min_nodes": 2, "checkpoints": "step-*", "nodes": ["node1", "node2", "node3"]},
+        [lost("node1"), well],
+        answers,
     )
     assert trial.members[1] == ["node3", "node2"]
     assert trial.plans[1]["master_addr"] == "10.0.0.3"
 
 
 def test_without_a_spare_or_fewer_nodes_it_is_given_up() -> None:
-    trial = Trial(Policy(3), [lost("node2")], {"node1": fit(), "node2": ["no route"] * MANY}, spares=["node3"])
+    trial = Trial({"restarts": 3}, [lost("node2")], {"node1": fit(), "node2": ["no route"] * MANY})
     verdict = trial.result["verdict"]
     assert verdict["status"] == "failed"
     assert verdict["findings"][-1]["id"] == "launch.given_up"
@@ -121,7 +120,7 @@ def test_without_a_spare_or_fewer_nodes_it_is_given_up() -> None:
 
 
 def test_no_more_attempts_than_are_allowed() -> None:
-    trial = Trial(Policy(2), [lost("node2")] * 3, {"node1": fit(), "node2": fit()}, spares=["node3"])
+    trial = Trial({"restarts": 2}, [lost("node2")] * 3, {"node1": fit(), "node2": fit()})
     assert len(trial.plans) == 3
     assert trial.result["verdict"]["summary"].endswith("given up after 3 attempts: launch_restarts allows 2")
 
@@ -129,14 +128,14 @@ def test_no_more_attempts_than_are_allowed() -> None:
 def test_three_attempts_without_a_newer_checkpoint_are_enough() -> None:
     same = fit(checkpoint={"path": "/data/step-5", "time": 5.0})
     answers = {"node1": same, "node2": same}
-    trial = Trial(Policy(9, (), 0, "/data/step-*"), [lost("node2")] * 9, answers, spares=["node3"])
+    trial = Trial({"restarts": 9, "checkpoints": "/data/step-*"}, [lost("node2")] * 9, answers)
     assert len(trial.plans) == 3
     assert "3 attempts without a newer checkpoint" in trial.result["verdict"]["summary"]
     assert trial.plans[0]["nodes"][0]["env"]["MUSTER_CHECKPOINT"] == "/data/step-5", "from the first one on"
 
 
 def test_an_interruption_ends_all_of_it() -> None:
-    trial = Trial(Policy(3), [lambda plan: record_of(plan, Ending.INTERRUPTED)], {})
+    trial = Trial({"restarts": 3}, [lambda plan: record_of(plan, Ending.INTERRUPTED)], {})
     assert len(trial.plans) == 1
     assert trial.result["verdict"]["status"] == "unknown"
 
@@ -147,7 +146,9 @@ def test_what_nobody_saw_to_end_is_waited_for_until_it_has_certainly_ended(monke
     answers = {"node1": fit(), "node2": ["no route"] * MANY, "node3": fit()}
     begun = time.monotonic()
     trial = Trial(
-        Policy(1, ("node3",)), [lambda plan: record_of(plan, Ending.NODE, "node2", unseen=["node2"]), well], answers
+        {"restarts": 1, "spares": ["node3"]},
+        [lambda plan: record_of(plan, Ending.NODE, "node2", unseen=["node2"]), well],
+        answers,
     )
     assert time.monotonic() - begun > 0.9
     assert any("until what ran on node2 has certainly ended (its lease)" in one for one in trial.said)
@@ -158,6 +159,6 @@ def test_memory_that_is_being_freed_is_waited_for(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(attempts, "PAUSE", 0.01)
     busy = {**FIT, "running": [LAUNCH_ID]}
     answers = {"node1": [busy, busy, *fit()], "node2": fit()}
-    trial = Trial(Policy(1), [lost("node2"), well], answers, spares=["node3"])
+    trial = Trial({"restarts": 1}, [lost("node2"), well], answers)
     assert len(trial.plans) == 2
     assert len([one for one in trial.nodes.asked if one[0] == "node1"]) == 3

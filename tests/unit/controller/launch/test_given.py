@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from muster.launch.options import LaunchOptions
 from muster.launch.plan import PlanError
 from muster.verdict.masking import MASK
 from muster_controller.launch.given import read_given
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-OPTIONS: dict[str, Any] = {"env": {}, "env_file": "", "script_args": [], "attach": "", "stop": ""}
 
 
 def file_of(folder: Path, text: str) -> str:
@@ -24,7 +23,8 @@ def file_of(folder: Path, text: str) -> str:
 
 
 def test_the_file_comes_before_what_is_typed(tmp_path: Path) -> None:
-    options = {**OPTIONS, "env": {"HF_TOKEN": "old", "STEPS": 3}, "env_file": file_of(tmp_path, "HF_TOKEN=hf-1234\n")}
+    file = file_of(tmp_path, "HF_TOKEN=hf-1234\n")
+    options = LaunchOptions(env={"HF_TOKEN": "old", "STEPS": 3}, env_file=file)
     given, warnings = read_given(options)
     assert given.env == {"HF_TOKEN": "hf-1234", "STEPS": "3"}
     assert given.env_from == {"HF_TOKEN": "launch_env_file", "STEPS": "launch_env"}
@@ -34,7 +34,7 @@ def test_the_file_comes_before_what_is_typed(tmp_path: Path) -> None:
 
 def test_what_a_user_should_know() -> None:
     args = ["--hf_token=a-1234", "--lr", "0.1", "--password", "b-1234", "--db=postgres://ada:c-1234@db/x"]
-    given, _ = read_given({**OPTIONS, "script_args": args, "env": {"DB_PWD": "abc", "API_KEY": "test", "NO_TOKEN": 1}})
+    given, _ = read_given(LaunchOptions(script_args=args, env={"DB_PWD": "abc", "API_KEY": "test", "NO_TOKEN": 1}))
     assert given.redaction.text("a-1234 0.1 b-1234 c-1234") == f"{MASK} 0.1 {MASK} {MASK}"
     arguments, common = given.warnings({})
     assert "sees the value of --hf_token, --password, --db in the list of processes. Put it into" in arguments
@@ -43,7 +43,7 @@ def test_what_a_user_should_know() -> None:
 
 def test_who_attaches_without_the_values_is_told() -> None:
     kept = {"HF_TOKEN": "launch_env", "HUB": "launch_env_file", "STEPS": "launch_env"}
-    given, _ = read_given({**OPTIONS, "attach": "20260101-120000-abcd"})
+    given, _ = read_given(LaunchOptions(attach="20260101-120000-abcd"))
     assert [text.partition(" is not given")[0] for text in given.warnings({"given": kept})] == [
         "The value of HF_TOKEN, HUB"
     ]
@@ -51,10 +51,10 @@ def test_who_attaches_without_the_values_is_told() -> None:
 
 @pytest.mark.parametrize("verb", ["attach", "stop"])
 def test_a_file_that_cannot_be_read_stops_no_launch_from_being_ended(tmp_path: Path, verb: str) -> None:
-    options = {**OPTIONS, "env_file": str(tmp_path / "none")}
+    file = str(tmp_path / "none")
     with pytest.raises(PlanError):
-        read_given(options)
-    given, warnings = read_given({**options, verb: "20260101-120000-abcd"})
+        read_given(LaunchOptions(env_file=file))
+    given, warnings = read_given(LaunchOptions(**{"env_file": file, verb: "20260101-120000-abcd"}))
     assert given.env == {}
     assert len(warnings) == 1
     assert warnings[0].endswith(f" launch_env_file {tmp_path}/none: it cannot be read: No such file or directory.")

@@ -13,6 +13,7 @@ import pytest
 
 from launch_shapes import a_plan
 from muster.launch.manager import Whose
+from muster.launch.options import LaunchOptions
 from muster.launch.plan import PlanError
 from muster_controller.launch.image import Image, Imaging, read_archive, read_image
 from muster_controller.launch.preparation import Prepared
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
 
 CONFIG = json.dumps({"architecture": "amd64", "rootfs": {"type": "layers", "diff_ids": []}}).encode()
 ID = hashlib.sha256(CONFIG).hexdigest()
-OPTIONS: dict[str, Any] = {
-    **dict.fromkeys(("image", "environment", "script_src", "project", "script", "chdir"), ""),
-    "image_folders": [],
-    "data": [],
-}
 
 
 def archive(path: Path, files: dict[str, Any]) -> str:
@@ -87,16 +83,16 @@ def test_what_is_no_archive_at_all_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_the_options_say(tmp_path: Path) -> None:
-    assert read_image(OPTIONS) is None
+    assert read_image(LaunchOptions()) is None
     name = f"registry.lab/train@sha256:{'1' * 64}"
-    found = read_image({**OPTIONS, "image": name, "image_folders": ["/data"], "chdir": "/data/run", "data": ["/sets"]})
+    found = read_image(LaunchOptions(image=name, image_folders=["/data"], chdir="/data/run", data=["/sets"]))
     assert found is not None
     assert found.wanted == name
     assert found.in_plan == {"source": name, "id": "", "folders": ["/data", "/sets"]}
     with pytest.raises(PlanError, match="has no digest"):
-        read_image({**OPTIONS, "image": "train:1"})
+        read_image(LaunchOptions(image="train:1"))
     with pytest.raises(PlanError, match="cannot show /a,b: it is no absolute path"):
-        read_image({**OPTIONS, "image": name, "chdir": "/a,b"})
+        read_image(LaunchOptions(image=name, chdir="/a,b"))
 
 
 class Nodes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from answering_nodes import AnsweringNodes
+from launch_shapes import a_settings
 from muster.launch.endings import Ending
 from muster.launch.occupied import TAKEN
 from muster.launch.preflight import GPUS
@@ -40,9 +40,7 @@ class Reserve:
         self.nodes = AnsweringNodes(answers)
         self.said: list[str] = []
         self.interruption = Interruption()
-        plain = {"wait": False, "wait_timeout": 0.0, "shared": False, "begun_here": frozenset()}
-        given: Any = SimpleNamespace(**{**plain, **settings})
-        self.reserving = Reserving(OURS, given, self.nodes, self.said.append, self.interruption)
+        self.reserving = Reserving(OURS, a_settings(**settings), self.nodes, self.said.append, self.interruption)
 
     def __call__(self, of_node2: Any) -> Decision | None:
         return self.reserving.reserve({"node1": seen(OURS), "node2": of_node2})

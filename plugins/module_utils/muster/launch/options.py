@@ -1,0 +1,90 @@
+"""The options of one launch, typed: built once by whoever begins or follows it, and passed whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """The options of torchrun_launch. Most are declared in roles/launch/meta/argument_specs.yml, and the module's
+    documentation is made from there; a test compares names, types and defaults."""
+
+    script: str = ""
+    script_src: str = ""
+    environment: str = ""
+    image: str = ""
+    image_folders: list[str] = field(default_factory=list)
+    project: str = ""
+    project_max_mb: int = 100
+    data: list[str] = field(default_factory=list)
+    module: str = ""
+    command: list[str] = field(default_factory=list)
+    script_args: list[str] = field(default_factory=list)
+    env: dict[str, Any] = field(default_factory=dict)
+    env_file: str = ""
+    nodes: list[str] = field(default_factory=list)
+    first_nodes: int = 0
+    nproc_per_node: int = 0
+    chdir: str = ""
+    stall_timeout: float = 0.0
+    rendezvous_timeout: int = 120
+    stop_timeout: int = 30
+    failure_timeout: int = 5
+    silence_timeout: float = 0.0
+    min_free_mb: int = 64
+    log_max_mb: int = 256
+    show_rank: int = -1
+    detached: bool = False
+    time_limit: int = 0
+    wait: bool = False
+    wait_timeout: float = 0.0
+    shared: bool = False
+    restarts: int = 0
+    spares: list[str] = field(default_factory=list)
+    min_nodes: int = 0
+    checkpoints: str = ""
+    fetch: list[str] = field(default_factory=list)
+    fetch_max_mb: int = 1000
+    probe: bool = True
+    diagnose: bool = True
+    observe: bool = True
+    notice_timeout: float = 180.0
+    attach: str = ""
+    stop: str = ""
+    run_as: str = "cluster_user"
+
+    @property
+    def known(self) -> str:
+        """The id of the launch that is attached to or ended, "" for a new launch."""
+        return self.attach or self.stop
+
+    @property
+    def log_max(self) -> int:
+        """Bytes of each rank's output on a node; 0 for no limit."""
+        return self.log_max_mb * 1_000_000
+
+
+@dataclass(frozen=True)
+class LaunchCluster:
+    """The options of the role cluster that a launch needs, named as there without `cluster_`."""
+
+    name: str
+    user: str
+    master_port: int
+    run_root: str
+    work_root: str
+    users_root: str = ""
+    artifacts_dir: str = ""
+    backend: str = "auto"
+    launch_nodes: list[str] = field(default_factory=list)
+    run_keep: int = 0
+    run_keep_mb: int = 0
+
+    @classmethod
+    def read(cls, variables: Mapping[str, Any]) -> LaunchCluster:
+        return cls(**{one.name: variables[f"cluster_{one.name}"] for one in fields(cls)})
