@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from ..verdict.reading import Limits, read_all, read_one
+from ..verdict.reading import Limits, read_one
 from . import launchers
 from .answers import is_local, of_ranks
 from .failure import NodeReport, first_failure
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from .failure import Failure
 
+Ranks = Annotated[list[int], Limits(most=MOST_RANKS, whole=True)]
 LogEnd = Annotated[str, Limits(most=MOST_PART, raw=True)]
 
 
@@ -44,9 +45,8 @@ def first(
 
 def report_of(node: str, one: Mapping[str, Any], answer: Mapping[str, Any]) -> NodeReport | None:
     """What can be used of it; None where the node has nothing to say of how it failed."""
-    failed = one.get("failed")
-    ranks, whole = read_all(int, one.get("ranks"), MOST_RANKS)
-    if not isinstance(failed, dict) or not ranks or not whole:
+    failed, ranks = one.get("failed"), read_one(Ranks, one.get("ranks"))
+    if not isinstance(failed, dict) or not ranks:
         return None
     last, _ = of_ranks(LastWords, {**failed, "result": one.get("result")}, ranks)
     received = read_one(Number, answer.get("received")) or 0.0

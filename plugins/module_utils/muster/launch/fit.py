@@ -48,16 +48,14 @@ class Fit(TypedDict):
     """running: earlier attempts that have not ended there. gpu_error: why there is nothing about GPUs."""
 
     running: Annotated[list[Annotated[str, reading.Limits(pattern=LAUNCH_ID)]], reading.Limits(needed=True)]
-    gpus: Annotated[list[GpuUse], reading.Limits(needed=True)]
+    gpus: Annotated[list[GpuUse], reading.Limits(most=64, whole=True, needed=True)]
     gpu_error: Annotated[str, reading.Limits(instead="")]
     checkpoint: Checkpoint | None
 
 
 def read(data: Any) -> Fit:
     """Raises UnusableError."""
-    fit, dropped = reading.read(Fit, data)
-    if "gpus" in dropped:
-        raise reading.UnusableError("gpus: expected an index, used_mib and uncorrected of each")
+    fit, _ = reading.read(Fit, data)
     if fit["checkpoint"] and not fit["checkpoint"]["path"].isprintable():
         fit["checkpoint"] = None
     return fit

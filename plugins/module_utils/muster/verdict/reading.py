@@ -54,7 +54,8 @@ class Limits(NamedTuple):
 
     least, below: of a number. most: characters of a text, entries of a list or mapping; what is beyond is cut.
     pattern: that a whole text matches. raw: a text stays as it is, with its lines. instead: a value for one that does
-    not fit, which is no error then. needed: without this part the whole answer is of no use.
+    not fit, which is no error then. whole: a list or mapping is of no use where anything of it would be left out.
+    needed: without this part the whole answer is of no use.
     """
 
     least: float = -MOST_NUMBER
@@ -63,6 +64,7 @@ class Limits(NamedTuple):
     pattern: re.Pattern[str] | None = None
     raw: bool = False
     instead: Any = NOTHING
+    whole: bool = False
     needed: bool = False
 
 
@@ -93,10 +95,10 @@ def read(shape: type[Shape], given: Any) -> tuple[Shape, tuple[str, ...]]:
     return shape(**found), tuple(reading.lost)
 
 
-def read_all(shape: type[Shape], given: Any, most: int = MOST_ENTRIES) -> tuple[list[Shape], bool]:
+def read_all(shape: type[Shape], given: Any) -> tuple[list[Shape], bool]:
     """Those of a list that fit, and whether all did."""
     reading = Reading()
-    found = reading.entries(shape, given, "entries", Limits(most=most))
+    found = reading.entries(shape, given, "entries", NO_LIMITS)
     return ([], False) if found is NOTHING else (found, not reading.lost)
 
 
@@ -202,6 +204,7 @@ class Reading:
         found = [value for one in some if (value := self.fit(kind, one, part)) is not NOTHING]
         if len(found) != len(given):
             self.drop(part)
+            return NOTHING if limits.whole else found
         return found
 
     def mapping(self, kinds: tuple[Any, Any], given: Any, part: str, limits: Limits) -> Any:
@@ -214,6 +217,7 @@ class Reading:
                 found[name] = value
         if len(found) != len(given):
             self.drop(part)
+            return NOTHING if limits.whole else found
         return found
 
     def shape(self, kind: Any, given: Any, part: str) -> Any:
