@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 from typing import TYPE_CHECKING, Any
 
-from muster.launch.answers import UnusableError
+from muster.verdict.reading import UnusableError
 from muster_controller.launch.launch_messages import LaunchMessages
 from muster_controller.nodes.messages import NodeReply, as_it_is
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muster.launch import manager, watched
-from muster.launch.answers import UnusableError, reader
+from muster.launch.answers import reader
 from muster.launch.pace import pace
 from muster.verdict.commands import ping
+from muster.verdict.reading import UnusableError
 from muster_controller.launch.launch_messages import LaunchMessages
 from muster_controller.launch.sending import STORE
 from muster_controller.nodes.distribution import Distribution, DistributionNode

@@ -8,13 +8,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from muster.diagnosis import reading
 from muster.diagnosis.case import Case
 from muster.diagnosis.evidence import Snapshot
 from muster.diagnosis.launched import SCHEMA, Gathered, case_shape, from_logs, involved
 from muster.launch import launchers
-from muster.launch.answers import UnusableError, reader
+from muster.launch.answers import reader
 from muster.launch.manager import USER
+from muster.verdict import reading
+from muster.verdict.reading import UnusableError
 from muster_controller.artifacts.runs import history, read_json
 from muster_controller.launch.elsewhere import find, is_own
 from muster_controller.launch.kept_evidence import END, SNAPSHOT, START, kept, kept_key
@@ -96,7 +97,7 @@ class KnownLaunch:
             for name, answer in self.ask("snapshot", self.snapshot_request, LAUNCH).items():
                 try:
                     gathered.snapshots[name] = reading.read(Snapshot, answer)[0]
-                except reading.UnusableError as exc:
+                except UnusableError as exc:
                     gathered.not_looked[name] = f"its snapshot is of no use: {exc}"
         return gathered
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from muster.diagnosis import hand_typed, reading
+from muster.diagnosis import hand_typed
 from muster.diagnosis.case import Case
 from muster.diagnosis.evidence import Agent
 from muster.diagnosis.launched import MOST_INVOLVED, Gathered
+from muster.verdict import reading
 from muster_controller.launch.elsewhere import ask
 from muster_controller.nodes.program import NodeProgram
 

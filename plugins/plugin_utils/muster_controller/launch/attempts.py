@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from muster.diagnosis.findings import named
 from muster.launch import attempts, fit
-from muster.launch.answers import UnusableError, reader
+from muster.launch.answers import reader
 from muster.launch.attempts import Attempt, Seat
 from muster.launch.manager import USER, whose
 from muster.launch.pace import pace
 from muster.launch.plan import PORTS, PlanError
+from muster.verdict.reading import UnusableError
 from muster_controller.artifacts.runs import fresh_id
 from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.interruption import Interruption

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.launch.answers import UnusableError, reader
+from muster.launch.answers import reader
 from muster.launch.lines import Lines
+from muster.verdict.reading import UnusableError
 
 from .elsewhere import is_own
 

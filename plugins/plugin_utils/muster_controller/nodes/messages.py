@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from muster.launch.answers import UnusableError
+from muster.verdict.reading import UnusableError
 from muster_controller.playbook.node_error import NodeError, one_line
 
 from .own_limits import explained
