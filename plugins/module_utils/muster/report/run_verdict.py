@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..launch import attempts
-from ..launch.endings import Ending
+from ..launch.endings import Ending, never
 from ..verdict.finding import Finding, add_up
 
 if TYPE_CHECKING:
@@ -21,24 +21,6 @@ REFUSED = "refused"
 STOPPED = "stopped"
 DETACHED = "detached"
 GIVEN_UP = "given_up"
-# What each ending is to whoever launched: its own failure, a node or the controller that went away, or neither.
-WORDS = {
-    Ending.FINISHED: FINISHED,
-    Ending.FAILED: FAILED,
-    Ending.EXCEPTION: FAILED,
-    Ending.SIGNAL: FAILED,
-    Ending.EXIT: FAILED,
-    Ending.AGENT: FAILED,
-    Ending.UNIT: FAILED,
-    Ending.LIMIT: FAILED,
-    Ending.STALLED: FAILED,
-    Ending.NODE: LOST,
-    Ending.PEER: LOST,
-    Ending.LEASE: LOST,
-    Ending.TAKEN: REFUSED,
-    Ending.INTERRUPTED: STOPPED,
-    Ending.DETACHED: DETACHED,
-}
 # Where a verdict has several, as one of a failure and of what is left of it: the first of these counts.
 ORDER = (GIVEN_UP, FAILED, LOST, REFUSED, STOPPED, DETACHED, FINISHED)
 PLAYBOOK = "launch.yml"
@@ -86,10 +68,32 @@ def _subject(finding: Mapping[str, Any]) -> tuple[str, str, str | None]:
     return finding["id"], finding["node"], finding.get("peer")
 
 
+def word_of(ending: Ending) -> str:
+    """Return what an ending is to the user: a failure of the launch, a lost node or controller, or neither."""
+    match ending:
+        case Ending.FINISHED:
+            found = FINISHED
+        case Ending.FAILED | Ending.EXCEPTION | Ending.SIGNAL | Ending.EXIT | Ending.AGENT | Ending.UNIT:
+            found = FAILED
+        case Ending.LIMIT | Ending.STALLED:
+            found = FAILED
+        case Ending.NODE | Ending.PEER | Ending.LEASE:
+            found = LOST
+        case Ending.TAKEN:
+            found = REFUSED
+        case Ending.INTERRUPTED:
+            found = STOPPED
+        case Ending.DETACHED:
+            found = DETACHED
+        case other:
+            never(other)
+    return found
+
+
 def word(kept: Artifacts) -> str:
     """One of ORDER; "" where the run launched nothing and was not to."""
     # That no other attempt is made comes with the failure itself.
-    by_id = {ending.check.id: said for ending, said in WORDS.items()} | {attempts.GIVEN_UP.id: GIVEN_UP}
+    by_id = {ending.check.id: word_of(ending) for ending in Ending} | {attempts.GIVEN_UP.id: GIVEN_UP}
     found = {
         by_id[finding["id"]]
         for finding in kept.verdict.get("findings", [])

@@ -14,6 +14,7 @@ from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import decide
 from muster.diagnosis.launched import MOST_INVOLVED, Gathered
 from muster.diagnosis.words import diagnosis
+from muster.launch.endings import Ending
 from muster_controller.diagnosis import afterwards, site_questions
 from muster_controller.diagnosis.afterwards import Afterwards
 from muster_controller.launch import snapshots
@@ -135,7 +136,7 @@ def test_snapshots_keep_to_their_time_before_anything_is_stopped(
     messages: Any = SlowNodes(clock, seconds)
     shots = snapshots.Snapshots({}, messages, evidence)
     shots.messages = messages
-    decision: Any = SimpleNamespace(ending=snapshots.ASKED_AT[0], node="")
+    decision: Any = SimpleNamespace(ending=Ending.FAILED, node="")
     began = clock.now
     shots.ask(a_plan(64), decision)
     shots.gather(lambda: False)
