@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypedDict
 
 from . import table, ufw
-from .look import foreign_chains
-from .model import FirewallRequestError, openings, ssh_openings
+from .look import foreign_chains, openings, ssh_openings
+from .model import FirewallRequestError
 from .netfilter import Chain, Tables, parse_save
 from .table import RULES_FILE, TABLE, UNIT, WANTED
 
