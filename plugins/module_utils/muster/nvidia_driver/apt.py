@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..packages.policy import STATUS, releases, versions
+from ..packages.repositories import STATUS, releases, versions
 from .family import is_obsolete, is_part, is_versioned, keeps_step, named_branch, upstream
 
 if TYPE_CHECKING:
