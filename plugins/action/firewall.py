@@ -12,7 +12,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from muster.firewall import judge
 from muster.firewall import plan as firewall_plan
-from muster.firewall.model import FirewallRequest, FirewallRequestError
+from muster.firewall.model import FirewallError, FirewallRequest
 from muster.verdict.finding import Finding, as_lines
 from muster_controller.network.firewall_look import PROGRAM, WHAT, blocked_by, findings_now, look_at, request_of
 from muster_controller.network.guard import Guard, GuardError, UndoCommand
@@ -38,7 +38,7 @@ class ActionModule(ControllerAction):
         try:
             request = self.request(node, self.options, self.task_vars)
             return self.manage(request, self.options, self.task_vars)
-        except (FirewallRequestError, GuardError) as exc:
+        except (FirewallError, GuardError) as exc:
             message = str(exc)
             return {"failed": True, "msg": message if message.startswith(f"{node}: ") else f"{node}: {message}"}
         except NodeError as exc:
@@ -137,9 +137,7 @@ class ActionModule(ControllerAction):
         if after.steps:
             step = after.steps[0]
             what = step.get("write") or step.get("remove") or " ".join(step["run"])
-            raise FirewallRequestError(
-                f"the firewall was changed, but is not yet as it shall be: next is {what}. Run again."
-            )
+            raise FirewallError(f"the firewall was changed, but is not yet as it shall be: next is {what}. Run again.")
 
 
 def as_dicts(findings: list[Finding]) -> list[FindingShape]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..network.listeners import ListeningSocket, parse_ss
 from . import ufw
-from .model import FirewallRequest, FirewallRequestError, Opening
+from .model import FirewallError, FirewallRequest, Opening
 from .netfilter import Tables, parse_save
 from .nft import BaseChain, Ruleset
 from .table import TABLE
@@ -184,10 +184,10 @@ def _is_iptables(look: FirewallState, base: BaseChain) -> bool:
 
 
 def training_interface(request: FirewallRequest, look: FirewallState) -> str:
-    """The interface on which the peers come in. Raises FirewallRequestError."""
+    """The interface on which the peers come in. Raises FirewallError."""
     found = request.interface or look.interfaces.get(request.address, "")
     if not found:
-        raise FirewallRequestError(
+        raise FirewallError(
             f"cluster_address {request.address} is on none of the node's interfaces: correct it, or name the interface"
             " on which the peers come in (cluster_interface)."
         )
@@ -195,14 +195,14 @@ def training_interface(request: FirewallRequest, look: FirewallState) -> str:
 
 
 def ssh_openings(look: FirewallState) -> list[Opening]:
-    """The way in. Raises FirewallRequestError."""
+    """The way in. Raises FirewallError."""
     if not look.ssh_ports:
-        raise FirewallRequestError("no port of ssh was found on the node, and nothing is closed before one is known.")
+        raise FirewallError("no port of ssh was found on the node, and nothing is closed before one is known.")
     return [Opening(("tcp",), ((port, port),), "", "", "ssh") for port in look.ssh_ports]
 
 
 def openings(request: FirewallRequest, look: FirewallState) -> list[Opening]:
-    """Everything that may come in, ssh first. Raises FirewallRequestError."""
+    """Everything that may come in, ssh first. Raises FirewallError."""
     found = ssh_openings(look)
     interface = training_interface(request, look)
     ports = request.launch_ports if request.tight else ()

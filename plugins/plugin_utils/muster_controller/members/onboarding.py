@@ -57,7 +57,7 @@ class Onboarding:
         """Write down why nodes were not accepted; who asks once more gets the same answer."""
         if self.ended is None and self.nodes:
             reasons = {
-                name: members.quarantine_variables((REFUSED + own["why"])[:LONGEST])
+                name: members.quarantined((REFUSED + own["why"])[:LONGEST])
                 for name, own in self.nodes.items()
                 if own.get("written") and not own.get("accepted") and own.get("why")
             }
