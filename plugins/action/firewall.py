@@ -110,23 +110,16 @@ class ActionModule(ControllerAction):
             # At once: whoever watches sees what is cut off while there is time to stop it.
             Display().warning(typed(note))
         if plan.steps and not self._task.check_mode:
-            self.carry_out(plan, request, node, options["confirm_seconds"], task_vars)
+            self.carry_out(plan, request, node, Guard(self, request.node, task_vars, WHAT, options["confirm_seconds"]))
         return result
 
-    def carry_out(
-        self,
-        plan: FirewallPlan,
-        request: FirewallRequest,
-        node: NodeConnection,
-        seconds: int,
-        task_vars: Mapping[str, Any],
-    ) -> None:
+    def carry_out(self, plan: FirewallPlan, request: FirewallRequest, node: NodeConnection, guard: Guard) -> None:
         def apply() -> None:
             failed = PROGRAM.call(node, "apply", {"steps": plan.steps}, privileged=True)["failed"]
             if failed:
                 raise NodeError(failed, reachable=True)
 
-        Guard(self, request.node, task_vars, WHAT, seconds).change(
+        guard.change(
             apply=apply,
             files=list(dict.fromkeys(plan.files)),
             texts=plan.texts,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MEMBERS = NodeProgram("members")
 
 
-class ClusterMembers:
+class Members:
     """The nodes of the inventory with their variables, and how they are reached."""
 
     def __init__(self, action: ControllerAction, task_vars: Mapping[str, Any]) -> None:
