@@ -24,8 +24,8 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from muster.gpu_stack.rdma import describe
 from muster.inspect import cluster, table
 from muster.inspect import node as inspect_node
+from muster.inspect.facts import InspectedNode
 from muster.inspect.gpus import reminder
-from muster.inspect.node import InspectedNode
 from muster.verdict.finding import add_up, with_fix
 from muster_controller.artifacts.private_files import write_json
 from muster_controller.artifacts.runs import run_id

@@ -96,15 +96,6 @@ def rank_of(reports: Reports, rank: int) -> dict[str, Any]:
     }
 
 
-def verdict(
-    reports: Reports,
-    launch: dict[str, Any],
-    events: list[dict[str, Any]],
-    past: baseline.AcceptanceHistory | None = None,
-) -> Verdict:
-    return concluded(reports, launch, events, past).verdict
-
-
 class Conclusion(NamedTuple):
     """book: acceptance.json as it is to be, None where it stays as it is."""
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..verdict.finding import Finding
-    from .node import InspectedNode
+    from .facts import InspectedNode
 
 
 SAME_MACHINE = Check(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..verdict import access
 from ..verdict.check import Check
@@ -14,9 +13,10 @@ from .gpus import gpus
 from .training_network import address, ports, ways
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from ..verdict.finding import Finding
+    from .facts import InspectedNode
 
     Rule = Callable[["InspectedNode"], "Iterable[Finding]"]
 
@@ -101,38 +101,6 @@ CLOUD_INIT_FAILED = Check(
 
 OLDEST_PYTHON = (3, 10)
 GIGABYTE = 1_000_000_000
-
-
-@dataclass(frozen=True)
-class InspectedNode:
-    """A node as the inventory wants it and as it was found.
-
-    request: its variables, defaults applied. facts: None when it was not reached, and `why` says so. platforms: the
-    supported versions of each distribution. peers: the names of the others' training addresses.
-    """
-
-    name: str
-    request: Mapping[str, Any]
-    facts: Mapping[str, Any] | None
-    why: str = ""
-    platforms: Mapping[str, list[str]] = field(default_factory=dict)
-    peers: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def seen(self) -> Mapping[str, Any]:
-        if self.facts is None:
-            raise ValueError(f"{self.name} was not looked at")
-        return self.facts
-
-    @property
-    def address(self) -> str:
-        return str(self.request["cluster_address"])
-
-    @property
-    def training_interface(self) -> str:
-        """The interface that has the training address, or ""."""
-        interfaces = self.seen["network"]["interfaces"]
-        return next((name for name, seen in interfaces.items() if self.address in seen["addresses"]), "")
 
 
 def judge(node: InspectedNode) -> list[Finding]:

@@ -6,7 +6,7 @@ import ipaddress
 from typing import TYPE_CHECKING, Any
 
 from ..inspect import training_network
-from ..inspect.node import InspectedNode as InspectNode
+from ..inspect.facts import InspectedNode
 from ..verdict.check import Check
 from ..verdict.commands import on_node, playbook, shell
 from ..verdict.finding import evidence
@@ -108,7 +108,7 @@ def own(node: Node, cluster: Cluster, astray: set[Pair]) -> Iterator[Finding]:
         "interfaces": {name: {**entry, "state": entry["state"].lower()} for name, entry in interfaces.items()},
         "ways": ways,
     }
-    subject = InspectNode(
+    subject = InspectedNode(
         node.name,
         {"cluster_address": node.address, "cluster_interface": node.interface},
         {"network": seen, "skipped": {}},
