@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.diagnosis.findings import CHECKS
 from muster.launch import attempts, launchers, outcome
@@ -48,6 +44,7 @@ from muster_controller.report.reporter import REPORTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from muster.launch.outcome import Record
     from muster.verdict.finding import Verdict
