@@ -86,7 +86,7 @@ class ActionModule(ControllerAction):
             self.redaction = given.redaction
             plan = self.plan(given)
         except PlanError as exc:
-            raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from exc
+            raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from None
         brought = launchers.warnings_of(self.asked.command, len(plan["nodes"]))
         left_out = self.project.warnings if self.project else ()
         self.site = site_rules(self.task_vars, self._templar, self._loader, plan["nodes"][0]["node"])
