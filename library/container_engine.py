@@ -64,7 +64,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import container_engine as domain
 from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster_node.tools import process
-from ansible.module_utils.muster_node.tools.result import RefusedError, diff, lines, one_sentence, refuse, warn
+from ansible.module_utils.muster_node.tools.result import TaskRefusedError, diff, lines, one_sentence, refuse, warn
 from ansible.module_utils.muster_node.tools.run import PATH, names, read, run
 
 SPEC = {
@@ -87,7 +87,7 @@ def unit(name: str, *properties: str) -> dict[str, str]:
 FIX = f"To change it, run {playbook('site.yml', tags='gpu_stack', container_toolkit_mode='manage')}"
 
 
-def look(engine: str) -> domain.Seen:
+def look(engine: str) -> domain.ContainerEngineState:
     texts = {path: read(path).text for path in FILES[engine] if Path(path).is_file()}
     program = domain.PROGRAMS[engine]
     seen: dict[str, Any] = {"programs": frozenset([program] if shutil.which(program, path=PATH) else [])}
@@ -103,7 +103,7 @@ def look(engine: str) -> domain.Seen:
             "driver": read("/sys/module/nvidia/version").text.strip(),
             "refresh": refresh.get("LoadState") == "loaded",
         }
-    return domain.Seen(engine=engine, files=texts, **seen)
+    return domain.ContainerEngineState(engine=engine, files=texts, **seen)
 
 
 def look_at_docker() -> dict[str, Any]:
@@ -154,11 +154,11 @@ def look_at_containerd(files: list[str]) -> dict[str, Any]:
     }
 
 
-def act(plan: domain.Plan) -> None:
+def act(plan: domain.ContainerEnginePlan) -> None:
     for step in plan.steps:
         done = run(*step.argv, seconds=120)
         if done.why:
-            raise RefusedError(f"{step.name} did not work: {done.why}. By hand: sudo {' '.join(step.argv)}")
+            raise TaskRefusedError(f"{step.name} did not work: {done.why}. By hand: sudo {' '.join(step.argv)}")
 
 
 def wait_for_the_runtime(engine: str) -> str:
@@ -182,7 +182,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         again = domain.make_plan(look(engine))
         if unheard or again.steps:
             done = "; ".join(" ".join(step.argv) for step in plan.steps)
-            raise RefusedError(unheard or f"{'; '.join(again.differences)}, although this was done: {done}")
+            raise TaskRefusedError(unheard or f"{'; '.join(again.differences)}, although this was done: {done}")
     warn(module, plan.notes)
     commands = [" ".join(step.argv) for step in plan.steps]
     return {

@@ -96,7 +96,7 @@ SPEC = {
 }
 
 
-def look() -> domain.Seen:
+def look() -> domain.ToolkitsState:
     root = Path(domain.ROOT)
     folders = {}
     for path in sorted(root.parent.glob("cuda-*")):
@@ -104,8 +104,8 @@ def look() -> domain.Seen:
         if version and path.is_dir() and not path.is_symlink():
             said = run(str(path / "bin/nvcc"), "--version", seconds=20)
             owned = bool(run("dpkg-query", "--search", str(path)).text)
-            folders[version[1]] = domain.Folder(owned, said.text, said.why)
-    return domain.Seen(
+            folders[version[1]] = domain.ToolkitFolder(owned, said.text, said.why)
+    return domain.ToolkitsState(
         folders=folders,
         link=str(root.readlink()) if root.is_symlink() else "",
         target=str(root.resolve()) if root.exists() else "",

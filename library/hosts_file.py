@@ -66,7 +66,7 @@ reasons:
 import socket
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster.network.hosts_file import Cluster
+from ansible.module_utils.muster.network.hosts_file import HostsRequest
 from ansible.module_utils.muster_node.network.names import forget, provide
 from ansible.module_utils.muster_node.tools.result import one_sentence
 
@@ -80,7 +80,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    cluster = Cluster(module.params["nodes"], module.params["own"], socket.gethostname())
+    cluster = HostsRequest(module.params["nodes"], module.params["own"], socket.gethostname())
     with one_sentence(module, node="own"):
         check = module.check_mode
         known = cluster.addresses

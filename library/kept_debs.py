@@ -40,7 +40,7 @@ bytes: {description: How much is kept., returned: success, type: int}
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster_node.packages.kept_debs import keep
+from ansible.module_utils.muster_node.packages.debs import keep
 
 
 def main() -> None:

@@ -82,8 +82,8 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.inspect.stack import packages_of
 from ansible.module_utils.muster.nvidia_driver.apt import (
-    Answer,
-    Need,
+    AptSimulation,
+    PackageNeed,
     apt_words,
     complaints,
     fix_with,
@@ -95,7 +95,7 @@ from ansible.module_utils.muster.nvidia_driver.apt import (
     unmet,
 )
 from ansible.module_utils.muster_node.looks.stack import show_packages
-from ansible.module_utils.muster_node.tools.run import Answer as Said
+from ansible.module_utils.muster_node.tools.run import CommandResult as Said
 from ansible.module_utils.muster_node.tools.run import run as command
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def apt_cache(*words: str) -> str:
     return text
 
 
-def ask(need: Need, late: Collection[str] = ()) -> tuple[list[str], Answer]:
+def ask(need: PackageNeed, late: Collection[str] = ()) -> tuple[list[str], AptSimulation]:
     words = apt_words(need, late)
     done = apt_get("--simulate", "install", *words)
     answer = parse(done.text, done.aside, done.code)
@@ -133,7 +133,7 @@ def run(module: AnsibleModule) -> dict[str, Any]:
     there = packages_of(show_packages().text)
     asked = dict.fromkeys([*given["packages"], *given["optional"], *there])
     offered = offers(apt_cache("policy"), apt_cache("policy", *asked), given["source"])
-    need = Need(
+    need = PackageNeed(
         names=(*given["packages"], *(name for name in given["optional"] if name in offered)),
         source=given["source"],
         branch=given["branch"],

@@ -42,8 +42,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.inspect.stack import packages_of
-from ansible.module_utils.muster.nvidia_driver.apt import Answer, complaints, fix_with, parse
-from ansible.module_utils.muster.nvidia_driver.removal import parts, refusals, remark
+from ansible.module_utils.muster.nvidia_driver.apt import AptSimulation, complaints, fix_with, parse
+from ansible.module_utils.muster.nvidia_driver.family import parts, refusals, remark
 from ansible.module_utils.muster_node.looks.stack import INSTALLER, show_packages
 from ansible.module_utils.muster_node.packages.apt import apt_get
 
@@ -69,9 +69,9 @@ def run(module: AnsibleModule) -> dict[str, Any]:
     return {**result, "msg": f"{node}: {said}."} if said else result
 
 
-def simulated(names: list[str]) -> Answer:
+def simulated(names: list[str]) -> AptSimulation:
     asked = apt_get("--simulate", *PURGE, "--", *names)
-    answer: Answer = parse(asked.stdout, asked.stderr, asked.returncode)
+    answer: AptSimulation = parse(asked.stdout, asked.stderr, asked.returncode)
     return answer
 
 

@@ -317,9 +317,9 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.pytorch.lock import LockError
-from ansible.module_utils.muster.pytorch.request import RequestError
+from ansible.module_utils.muster.pytorch.request import EnvironmentRequestError
 from ansible.module_utils.muster.pytorch.wheels import WheelError
-from ansible.module_utils.muster_node.pytorch.manager import Manager, verify
+from ansible.module_utils.muster_node.pytorch.manager import EnvironmentManager, verify
 from ansible.module_utils.muster_node.pytorch.root import LookedAs, PytorchRoot
 from ansible.module_utils.muster_node.tools.result import one_sentence
 
@@ -370,11 +370,11 @@ def main() -> None:
     os.umask(0o022)
     # pip goes by them, and so does whatever it starts.
     os.environ.update(params["environment"])
-    with one_sentence(module, params["root"], (RequestError, LockError, WheelError)):
+    with one_sentence(module, params["root"], (EnvironmentRequestError, LockError, WheelError)):
         root = PytorchRoot(params["root"], LookedAs.choose(params["user"]), params["package"], params["root_option"])
         if params["mode"] == "verify":
             module.exit_json(**verify(root, params))
-        manager = Manager(root, params, check=module.check_mode)
+        manager = EnvironmentManager(root, params, check=module.check_mode)
         step = {"look": manager.look, "fetch": manager.fetch, "provide": manager.provide}[params["step"]]
         result = step()
         for note in result.pop("notes", ()):

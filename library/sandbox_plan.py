@@ -135,13 +135,13 @@ class Host:
         found: dict[str, str] = sandbox.pip_settings(self.output(sys.executable, "-m", "pip", "config", "list"))
         return found
 
-    def found(self, image: str) -> sandbox.Found:
+    def found(self, image: str) -> sandbox.SandboxFacts:
         """Everything that the plan depends on."""
         containers = self.json("podman", "ps", "--all", "--format", "json")
         networks = self.json("podman", "network", "ls", "--format", "json")
         owners = {sandbox.labels(thing).get(sandbox.LABEL_CHECKOUT, "") for thing in [*containers, *networks]}
         storage = self.output("podman", "info", "--format", "{{.Store.GraphRoot}}").strip()
-        return sandbox.Found(
+        return sandbox.SandboxFacts(
             containers=containers,
             networks=networks,
             routes=self.json("ip", "-json", "-4", "route"),
@@ -160,7 +160,7 @@ def digest(parts: list[str | bytes]) -> str:
     return whole.hexdigest()[:12]
 
 
-def present(module: AnsibleModule, host: Host) -> tuple[sandbox.Plan, dict[str, Any]]:
+def present(module: AnsibleModule, host: Host) -> tuple[sandbox.SandboxPlan, dict[str, Any]]:
     """Plan a sandbox, and say what its parts are made from."""
     given = module.params
     pip = host.pip_settings()
@@ -174,7 +174,7 @@ def present(module: AnsibleModule, host: Host) -> tuple[sandbox.Plan, dict[str, 
     contents = [path.read_bytes() for path in [*certificates, *sorted(Path(given["recipe"]).iterdir())]]
     image = f"localhost/muster-node:{digest([given['base'], settings, *contents])}"
 
-    wanted = sandbox.Wanted(
+    wanted = sandbox.SandboxRequest(
         name=given["name"],
         checkout=given["checkout"],
         subnet=given["subnet"],

@@ -84,10 +84,9 @@ msg: {description: "The same, for people.", returned: where something stays, typ
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster.members.wiping import Account, Request, Tree, make_plan, still_there
+from ansible.module_utils.muster.members.wiping import Tree, WipedAccount, WipeRequest, make_plan, still_there
 from ansible.module_utils.muster_node.tools.result import diff, lines, one_sentence, refuse
-from ansible.module_utils.muster_node.wipe.act import act
-from ansible.module_utils.muster_node.wipe.look import observe
+from ansible.module_utils.muster_node.wipe.wiping import act, observe
 
 SEVERAL = {"type": "list", "elements": "str", "default": []}
 SPEC = {
@@ -114,9 +113,9 @@ SPEC = {
 }
 
 
-def request_of(params: dict[str, Any]) -> Request:
+def request_of(params: dict[str, Any]) -> WipeRequest:
     trees = tuple(Tree(one["path"], tuple(one["only"]), one["keeps"]) for one in params["folders"])
-    return Request(trees, Account(**params["account"]) if params["account"] else None)
+    return WipeRequest(trees, WipedAccount(**params["account"]) if params["account"] else None)
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from urllib.parse import unquote, urlsplit
 import yaml
 
 if TYPE_CHECKING:
-    from muster.pytorch.lock import Section, Wheel
-    from muster.pytorch.request import Request
+    from muster.pytorch.lock import Wheel, WheelSection
+    from muster.pytorch.request import EnvironmentRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "plugins/module_utils")]
@@ -45,7 +45,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def resolve(request: Request, machine: str) -> Section:
+def resolve(request: EnvironmentRequest, machine: str) -> WheelSection:
     """Ask pip, without downloading, which wheels a node with this machine gets."""
     python = request.python
     there = {"python_version": python, "python_full_version": f"{python}.0", "platform_machine": machine}

@@ -17,7 +17,7 @@ from ansible.template import Templar
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from paths import ROOT
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Programs:
         self.answers = {"identity": {"launch_user": False, "uid": 0}, **answers}
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
 
-        def call(_program: Program, node: Any, verb: str, payload: dict[str, Any], *, privileged: bool) -> Any:
+        def call(_program: NodeProgram, node: Any, verb: str, payload: dict[str, Any], *, privileged: bool) -> Any:
             self.asked.append((node.name, verb, {**payload, **({} if privileged else {"as_root": False})}))
             answer = self.answers[verb]
             found = answer(node.name, payload) if callable(answer) else answer
@@ -103,7 +103,7 @@ class Programs:
                 raise found
             return copy.deepcopy(found)
 
-        patch.setattr(Program, "call", call)
+        patch.setattr(NodeProgram, "call", call)
 
     def verbs(self) -> list[str]:
         return [verb for _, verb, _ in self.asked]

@@ -11,7 +11,7 @@ import zipfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from muster.pytorch.conda import Package, Section
+from muster.pytorch.conda import CondaPackage, CondaSection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ def build(
     info: dict[str, str | None] | None = None,
     index: dict[str, Any] | None = None,
     ending: str = "tar.bz2",
-) -> Package:
+) -> CondaPackage:
     """Write NAME-1.0-0.ENDING. lines: of paths.json, without a member. info: files of info/; None leaves one out."""
     said = {"name": name, "version": "1.0", "build": "0", "build_number": 0, "depends": [], "subdir": "linux-64"}
     paths = [member.line for member in members if member.listed is not None]
@@ -75,7 +75,7 @@ def build(
             parts.writestr("metadata.json", '{"conda_pkg_format_version": 2}')
             parts.writestr(f"info-{name}-1.0-0.tar.zst", zstd(tar_of(about)))
             parts.writestr(f"pkg-{name}-1.0-0.tar.zst", zstd(tar_of(members)))
-    return Package(path.as_uri(), hashlib.sha256(path.read_bytes()).hexdigest())
+    return CondaPackage(path.as_uri(), hashlib.sha256(path.read_bytes()).hexdigest())
 
 
 def add(archive: tarfile.TarFile, members: Sequence[Member]) -> None:
@@ -105,5 +105,5 @@ def zstd(data: bytes) -> bytes:
     return bytes(frame)
 
 
-def section(*packages: Package) -> Section:
-    return Section("linux-64", ("x",), packages)
+def section(*packages: CondaPackage) -> CondaSection:
+    return CondaSection("linux-64", ("x",), packages)

@@ -16,7 +16,7 @@ import ansible.module_utils
 import pytest
 from ansible.module_utils.testing import patch_module_args
 
-from muster_node.tools.run import Answer
+from muster_node.tools.run import CommandResult
 from paths import ROOT
 
 if TYPE_CHECKING:
@@ -81,8 +81,12 @@ class Commands:
     answers: dict[str, str]
     ran: list[str] = field(default_factory=list)
 
-    def __call__(self, *argv: str, **_: Any) -> Answer:
+    def __call__(self, *argv: str, **_: Any) -> CommandResult:
         command = " ".join(argv)
         self.ran.append(command)
         begin = max((each for each in self.answers if command.startswith(each)), key=len, default=None)
-        return Answer("", f"{argv[0]} is not there") if begin is None else Answer(self.answers[begin], code=0)
+        return (
+            CommandResult("", f"{argv[0]} is not there")
+            if begin is None
+            else CommandResult(self.answers[begin], code=0)
+        )

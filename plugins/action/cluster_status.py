@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
-from muster.status.judge import Given, Node, as_dict, ranks_of, sentence, status
-from muster.status.quarantine import quarantine
+from muster.status.judge import StatusFacts, StatusNode, as_dict, quarantine, ranks_of, sentence, status
 from muster.status.screen import screen
-from muster_controller.artifacts.json_file import write_json
 from muster_controller.artifacts.past_runs import past
+from muster_controller.artifacts.private_files import write_json
 from muster_controller.nodes.connection import connect
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.interruption import Interruption
@@ -38,7 +37,7 @@ from muster_controller.status.status_looks import Looks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.status.judge import Status
+    from muster.status.judge import ClusterStatus
     from muster_controller.playbook.variables import Roles
 
 MOST_VERBOSE = 2  # with more, Ansible's ssh shows what nodes answer
@@ -98,11 +97,11 @@ class ActionModule(ControllerAction):
 
     # ------------------------------------------------------------ looking
 
-    def once(self, looks: Looks, give_up: Callable[[], bool]) -> Status:
+    def once(self, looks: Looks, give_up: Callable[[], bool]) -> ClusterStatus:
         done = looks.round(give_up)
         asked = [node for name, node in self.nodes.items() if name in looks.requests]
         seen = status(
-            Given(
+            StatusFacts(
                 cluster=self.folder.name,
                 nodes=asked,
                 **done._asdict(),
@@ -117,7 +116,7 @@ class ActionModule(ControllerAction):
                 self.show(seen, Screens(Display(), again=False))
         return seen
 
-    def watched(self, looks: Looks) -> Status:
+    def watched(self, looks: Looks) -> ClusterStatus:
         """Again and again, until somebody interrupts."""
         screens = Screens(Display(), again=True)
         pause = max(SHORTEST, self.options["seconds"])
@@ -139,7 +138,7 @@ class ActionModule(ControllerAction):
 
     # ------------------------------------------------------------ what is said
 
-    def show(self, seen: Status, screens: Screens) -> None:
+    def show(self, seen: ClusterStatus, screens: Screens) -> None:
         if self.options["json"] == STANDARD_OUTPUT:
             indent = None if self.options["watch"] else 2
             Display().display(json.dumps(as_dict(seen), indent=indent))
@@ -148,7 +147,7 @@ class ActionModule(ControllerAction):
         width, height = size()
         screens.show(screen(seen, width, height - 1 if screens.redraws else 0))
 
-    def keep(self, seen: Status) -> None:
+    def keep(self, seen: ClusterStatus) -> None:
         """Trouble of the controller's disk is no reason to show nothing."""
         given = self.options["json"]
         paths = [self.folder / KEPT]
@@ -160,7 +159,7 @@ class ActionModule(ControllerAction):
             except OSError as error:
                 Display().warning(f"The state is not in {path}: {error.strerror}")
 
-    def result(self, seen: Status) -> dict[str, Any]:
+    def result(self, seen: ClusterStatus) -> dict[str, Any]:
         gated = self.options["gate"] and not seen.all_ready
         closing = {
             "status": "failed" if gated else "healthy" if seen.all_ready else "degraded",
@@ -171,7 +170,7 @@ class ActionModule(ControllerAction):
         return {**said, "failed": True, "msg": closing["text"]} if gated else said
 
 
-def nodes_of(values: dict[str, dict[str, Any]]) -> dict[str, Node]:
+def nodes_of(values: dict[str, dict[str, Any]]) -> dict[str, StatusNode]:
     """All nodes of the inventory: --limit changes no rank."""
     out = {name: quarantine(own["cluster_quarantined"]) for name, own in values.items()}
     chosen = next(iter(values.values()))["cluster_launch_nodes"]
@@ -183,7 +182,7 @@ def nodes_of(values: dict[str, dict[str, Any]]) -> dict[str, Node]:
         }
     )
     return {
-        name: Node(name, own["cluster_gpus"], ranks.get(name, ()), out[name], own["cluster_torch_version"])
+        name: StatusNode(name, own["cluster_gpus"], ranks.get(name, ()), out[name], own["cluster_torch_version"])
         for name, own in values.items()
     }
 

@@ -32,7 +32,7 @@ from muster_controller.shared_data.data_source import SourceError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from muster_controller.shared_data.data_source import Listed
+    from muster_controller.shared_data.data_source import DataListing
 
 VARIABLES = ("cluster_name", "cluster_artifacts_dir", "cluster_address", "firewall_launch_ports")
 FOLDER = "data"  # among the artifacts of a cluster: what is remembered of folders of the controller
@@ -74,11 +74,11 @@ class ActionModule(ControllerAction):
         finally:
             messages.close()
 
-    def _listed(self, task: DataCopy, kept: Path) -> Listed:
+    def _listed(self, task: DataCopy, kept: Path) -> DataListing:
         asked = task.asked
         if not asked.node:
             source = Path(asked.source).expanduser().resolve()
-            task.asked = asked = copying.Asked("", str(source), asked.target)
+            task.asked = asked = copying.CopyRequest("", str(source), asked.target)
             listed = data_source.on_controller(str(source), kept, remember=not self._task.check_mode)
         task.messages.open()
         if asked.node:
@@ -87,7 +87,7 @@ class ActionModule(ControllerAction):
         self._shown(f"{where}: {plural(len(listed.files), 'file')}, {gigabytes(sum(listed.sizes))}")
         return listed
 
-    def _done(self, task: DataCopy, listed: Listed) -> dict[str, Any]:
+    def _done(self, task: DataCopy, listed: DataListing) -> dict[str, Any]:
         verify = self.options["verify"]
         task.look(listed, again=verify, remember=not self._task.check_mode)
         if verify:
@@ -118,7 +118,7 @@ class ActionModule(ControllerAction):
         nodes = {name: {"bytes": bytes_of[name], "came": [*task.came.get(name, {})]} for name in done}
         return {"changed": bool(done), "nodes": nodes, "msg": f"{msg} in {took:.1f} s, {copying.rate(total, took)}."}
 
-    def _verified(self, task: DataCopy, listed: Listed) -> dict[str, Any]:
+    def _verified(self, task: DataCopy, listed: DataListing) -> dict[str, Any]:
         more = task.additional(listed)
         links = [path for path, _ in listed.links]
         lines = {

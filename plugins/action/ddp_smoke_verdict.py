@@ -23,7 +23,7 @@ import yaml
 
 from muster.acceptance import baseline, judge, reports
 from muster.report.run_verdict import ended_with
-from muster_controller.artifacts.json_file import write_json
+from muster_controller.artifacts.private_files import write_json
 from muster_controller.artifacts.runs import add_verdict, read_json
 from muster_controller.playbook.action import ControllerAction, Options
 
@@ -86,8 +86,8 @@ class ActionModule(ControllerAction):
             result.update(failed=True, msg="\n".join([verdict["summary"], *shown]))
         return result
 
-    def past(self, book: Path, folder: Path) -> baseline.Past:
-        return baseline.Past(
+    def past(self, book: Path, folder: Path) -> baseline.AcceptanceHistory:
+        return baseline.AcceptanceHistory(
             read_json(book),
             run=folder.name,
             date=dt.datetime.now().astimezone().isoformat(timespec="seconds"),

@@ -26,10 +26,10 @@ from muster.launch.jobs import merge
 from muster.verdict.check import collect
 from muster.verdict.commands import playbook
 from muster.verdict.finding import add_up
-from muster_controller.artifacts.json_file import write_json
+from muster_controller.artifacts.private_files import write_json
 from muster_controller.artifacts.record import operator
 from muster_controller.artifacts.runs import add_verdict, run_folder, run_id
-from muster_controller.drift.drifting import TAGS, Drifting, Look
+from muster_controller.drift.drifting import TAGS, Drifting, DriftReport
 from muster_controller.drift.installed import ask_all, requests
 from muster_controller.drift.steps_run import run_steps
 from muster_controller.launch.elsewhere import ask, opened, roots
@@ -76,7 +76,7 @@ class ActionModule(ControllerAction):
 
     # ------------------------------------------------------------ what is said
 
-    def said(self, look: Look, done: list[str], nodes: Sequence[str], folder: Path) -> dict[str, Any]:
+    def said(self, look: DriftReport, done: list[str], nodes: Sequence[str], folder: Path) -> dict[str, Any]:
         said = collect(judge.findings(look.drifted, look.nodes))
         statuses = [judge.finding(one).status for one in look.drifted]
         unknown = [one for one in said.findings if one.status == "unknown"]
@@ -112,7 +112,7 @@ class ActionModule(ControllerAction):
 
     # ------------------------------------------------------------ what is done
 
-    def repair(self, look: Look, folder: Path) -> tuple[list[str], list[str]]:
+    def repair(self, look: DriftReport, folder: Path) -> tuple[list[str], list[str]]:
         """The nodes on which steps were run, and what came of it."""
         failed = [one.difference for one in look.drifted if judge.finding(one).status == "fail"]
         reached = [node for node, one in look.nodes.items() if not one.down]
@@ -172,8 +172,8 @@ class ActionModule(ControllerAction):
         ]
 
 
-def joined(first: Look, again: Look, repaired: Sequence[str], nodes: Sequence[str]) -> Look:
+def joined(first: DriftReport, again: DriftReport, repaired: Sequence[str], nodes: Sequence[str]) -> DriftReport:
     """The later look of the nodes that were looked at again."""
     kept: list[Drifted] = [one for one in first.drifted if one.difference.node not in repaired]
     drifted = sorted([*kept, *again.drifted], key=lambda one: nodes.index(one.difference.node))
-    return Look(drifted, {**first.nodes, **again.nodes}, {**first.records, **again.records})
+    return DriftReport(drifted, {**first.nodes, **again.nodes}, {**first.records, **again.records})

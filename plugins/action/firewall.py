@@ -8,10 +8,10 @@ from ansible.utils.display import Display
 
 from muster.firewall import judge
 from muster.firewall import plan as firewall_plan
-from muster.firewall.model import Request, RequestError
+from muster.firewall.model import FirewallRequest, FirewallRequestError
 from muster.verdict.finding import Finding, as_lines
 from muster_controller.network.firewall_look import PROGRAM, WHAT, blocked_by, findings_now, look_at, request_of
-from muster_controller.network.guard import Command, Guard, GuardError
+from muster_controller.network.guard import Guard, GuardError, UndoCommand
 from muster_controller.nodes.connection import NodeConnection, connect
 from muster_controller.playbook.action import ControllerAction
 from muster_controller.playbook.node_error import NodeError
@@ -21,8 +21,8 @@ from muster_controller.playbook.variables import value_of_nodes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.firewall.look import Look
-    from muster.firewall.plan import Plan
+    from muster.firewall.look import FirewallState
+    from muster.firewall.plan import FirewallPlan
     from muster.verdict.finding import FindingShape
 
 FIX = "Compare the rules of others on the node (docs/ports.md) and run again."
@@ -34,7 +34,7 @@ class ActionModule(ControllerAction):
         try:
             request = self.request(node, self.options, self.task_vars)
             return self.manage(request, self.options, self.task_vars)
-        except (RequestError, GuardError) as exc:
+        except (FirewallRequestError, GuardError) as exc:
             message = str(exc)
             return {"failed": True, "msg": message if message.startswith(f"{node}: ") else f"{node}: {message}"}
         except NodeError as exc:
@@ -42,11 +42,11 @@ class ActionModule(ControllerAction):
                 raise
             return {"failed": True, "msg": f"{node}: {exc}"}
 
-    def request(self, node: str, options: dict[str, Any], task_vars: Mapping[str, Any]) -> Request:
+    def request(self, node: str, options: dict[str, Any], task_vars: Mapping[str, Any]) -> FirewallRequest:
         addresses = value_of_nodes(task_vars, self._templar, self._loader, "cluster_address")
         return request_of(task_vars, self._templar, self._loader, node, addresses, options)
 
-    def verify(self, request: Request, look: Look) -> dict[str, Any]:
+    def verify(self, request: FirewallRequest, look: FirewallState) -> dict[str, Any]:
         findings = findings_now(request, look)
         failed = [finding for finding in findings if finding.status == "fail"]
         result = {"changed": False, "packages": [], "findings": as_dicts(findings)}
@@ -62,7 +62,7 @@ class ActionModule(ControllerAction):
             "warnings": as_lines(one for one in findings if one.status in ("warn", "unknown")),
         }
 
-    def manage(self, request: Request, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+    def manage(self, request: FirewallRequest, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         node = connect(self, request.node, task_vars)
         look = look_at(node)
         if options["mode"] == "verify":
@@ -110,7 +110,12 @@ class ActionModule(ControllerAction):
         return result
 
     def carry_out(
-        self, plan: Plan, request: Request, node: NodeConnection, seconds: int, task_vars: Mapping[str, Any]
+        self,
+        plan: FirewallPlan,
+        request: FirewallRequest,
+        node: NodeConnection,
+        seconds: int,
+        task_vars: Mapping[str, Any],
     ) -> None:
         def apply() -> None:
             failed = PROGRAM.call(node, "apply", {"steps": plan.steps}, privileged=True)["failed"]
@@ -121,14 +126,16 @@ class ActionModule(ControllerAction):
             apply=apply,
             files=list(dict.fromkeys(plan.files)),
             texts=plan.texts,
-            undo=[Command(command["argv"], command["text"]) for command in plan.undo],
+            undo=[UndoCommand(command["argv"], command["text"]) for command in plan.undo],
             fix=FIX,
         )
         after = firewall_plan.make_plan(request, look_at(node))
         if after.steps:
             step = after.steps[0]
             what = step.get("write") or step.get("remove") or " ".join(step["run"])
-            raise RequestError(f"the firewall was changed, but is not yet as it shall be: next is {what}. Run again.")
+            raise FirewallRequestError(
+                f"the firewall was changed, but is not yet as it shall be: next is {what}. Run again."
+            )
 
 
 def as_dicts(findings: list[Finding]) -> list[FindingShape]:

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible.errors import AnsibleActionFail, AnsibleError
 
-from muster.gpu_stack.model import Request, Seen
+from muster.gpu_stack.model import StackNodeFacts, StackRequest
+from muster.gpu_stack.packages import PARTS, RDMA, doca, needed, parts_of, repository
 from muster.gpu_stack.rdma import DOCA
 from muster.gpu_stack.report import drivers, report
-from muster.gpu_stack.repositories import PARTS, RDMA, doca, needed, parts_of, repository
 from muster.gpu_stack.resolve import resolve
-from muster.gpu_stack.table import Table
+from muster.gpu_stack.table import VersionsTable
 from muster.nvidia_driver.family import is_part
-from muster.nvidia_driver.model import Seen as DriverSeen
+from muster.nvidia_driver.model import DriverState as DriverSeen
 from muster.packages import mirrors
 from muster.packages.repositories import fingerprints
 from muster_controller.gpu_stack.rdma import OPTIONS as RDMA_OPTIONS
@@ -42,8 +42,8 @@ from muster_controller.playbook.variables import controller_file, load_roles, pr
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.gpu_stack.rdma import Part
-    from muster.gpu_stack.repositories import Repository
+    from muster.gpu_stack.packages import StackRepository
+    from muster.gpu_stack.rdma import RdmaPart
 
 VERSIONS = "roles/gpu_stack/files/versions.yml"
 REPOSITORIES = "roles/gpu_stack/files/repositories.yml"
@@ -81,7 +81,7 @@ class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
         nodes, values = self._nodes(self.task_vars, self.options["looks"])
         values.update({name: value for name, value in self.options["instead"].items() if value})
-        versions = Table(self._loader.load_from_file(str(project_root() / VERSIONS)))
+        versions = VersionsTable(self._loader.load_from_file(str(project_root() / VERSIONS)))
         stack = resolve(versions, request_of(values), nodes, datetime.now(tz=timezone.utc).date())
         if stack.refusals:
             raise AnsibleActionFail(report(stack))
@@ -92,7 +92,7 @@ class ActionModule(ControllerAction):
             node: parts_of(stack.nodes[node], self._values[node], has_gpus=has_gpus, rdma=rdma[node].is_due)
             for node, has_gpus in trains.items()
         }
-        request = mirrors.Request(
+        request = mirrors.MirrorsRequest(
             values["cluster_mirror"], values["cluster_mirror_urls"], values["cluster_offline_dir"]
         )
         repositories, notes = {}, {}
@@ -114,7 +114,7 @@ class ActionModule(ControllerAction):
             result["msg"] = report(stack) if self.options["shows"] == "stack" else drivers(stack)
         return result
 
-    def _nodes(self, task_vars: Mapping[str, Any], looks: str) -> tuple[list[Seen], dict[str, Any]]:
+    def _nodes(self, task_vars: Mapping[str, Any], looks: str) -> tuple[list[StackNodeFacts], dict[str, Any]]:
         """Return what is known of every node that can be reckoned with, and what the inventory says of the cluster."""
         roles = load_roles(self._loader)
         nodes = []
@@ -132,7 +132,7 @@ class ActionModule(ControllerAction):
                 nodes.append(node)
         return nodes, reading.values
 
-    def _rdma(self, trains: Mapping[str, bool]) -> dict[str, Part]:
+    def _rdma(self, trains: Mapping[str, bool]) -> dict[str, RdmaPart]:
         names = table(self._loader)
         return {
             node: part_of(names, node, self._values[node], self._facts[node], has_gpus=has_gpus)
@@ -140,17 +140,17 @@ class ActionModule(ControllerAction):
         }
 
     def _repositories(
-        self, node: Seen, names: list[str], places: mirrors.Sources, keys: Mapping[str, str]
-    ) -> list[Repository]:
+        self, node: StackNodeFacts, names: list[str], places: mirrors.Sources, keys: Mapping[str, str]
+    ) -> list[StackRepository]:
         """Return the repositories of these names for a node; none where a folder stands for all of them."""
         rows = self._loader.load_from_file(str(project_root() / REPOSITORIES))
-        upstream = mirrors.resolve(mirrors_table(self._loader), mirrors.Request(), node.system, node.machine)
+        upstream = mirrors.resolve(mirrors_table(self._loader), mirrors.MirrorsRequest(), node.system, node.machine)
         return [
             repository(
                 name,
                 rows[name],
-                uri=getattr(places, name, mirrors.Place()).uri,
-                upstream=getattr(upstream, name, mirrors.Place()).uri,
+                uri=getattr(places, name, mirrors.PackageOrigin()).uri,
+                upstream=getattr(upstream, name, mirrors.PackageOrigin()).uri,
                 key=keys.get(name, ""),
             )
             for name in names
@@ -178,11 +178,11 @@ class ActionModule(ControllerAction):
         return keys
 
 
-def request_of(values: Mapping[str, Any]) -> Request:
+def request_of(values: Mapping[str, Any]) -> StackRequest:
     """Return what the inventory asks for."""
     # 2.13.0+cu126 names the build as well.
     torch, _, build = values["cluster_torch_version"].partition("+")
-    return Request(
+    return StackRequest(
         torch=torch,
         variant=build or values["pytorch_variant"],
         driver=values["gpu_stack_driver"],
@@ -196,11 +196,11 @@ def request_of(values: Mapping[str, Any]) -> Request:
     )
 
 
-def seen(name: str, values: Mapping[str, Any], facts: Mapping[str, Any] | None) -> Seen:
+def seen(name: str, values: Mapping[str, Any], facts: Mapping[str, Any] | None) -> StackNodeFacts:
     """Return what is known of a node: what a look saw, or what the inventory declares."""
     managed = values["nvidia_driver_mode"] == "manage"
     if not facts:
-        return Seen(
+        return StackNodeFacts(
             name,
             system=values["gpu_stack_system"],
             model=values["cluster_gpu_model"],
@@ -212,7 +212,7 @@ def seen(name: str, values: Mapping[str, Any], facts: Mapping[str, Any] | None) 
     driver = DriverSeen(facts["stack"], gpus, facts["secure_boot"])
     runfile = [*facts["stack"]["runfile"]["programs"], *facts["stack"]["runfile"]["libraries"]]
     replaces = REMOVE_RUNFILE if values[REMOVE_RUNFILE] and runfile else ""
-    return Seen(
+    return StackNodeFacts(
         name,
         system=f"{system['id']}-{system['version']}",
         machine=system["machine"],

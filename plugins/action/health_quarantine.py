@@ -17,8 +17,8 @@ from muster.health import by_itself
 from muster.members.quarantine import OPTION, words
 from muster.verdict.commands import playbook
 from muster_controller.inventory import inventory_file
-from muster_controller.members import quarantine
-from muster_controller.members.members import Cluster
+from muster_controller.members import members
+from muster_controller.members.members import ClusterMembers
 from muster_controller.playbook.action import ControllerAction, Options
 
 
@@ -29,12 +29,12 @@ class ActionModule(ControllerAction):
     }
 
     def work(self) -> dict[str, Any]:
-        cluster = Cluster(self, self.task_vars)
+        cluster = ClusterMembers(self, self.task_vars)
         said = {name: own[OPTION] for name, own in cluster.nodes.items()}
         decision = by_itself.decide(self.options["findings"], said, cluster.chosen)
         if not decision.node:
             return {"quarantined": "", "warnings": decision.notes}
-        entry = quarantine.entry(decision.reason, automatic=True)
+        entry = members.quarantine_entry(decision.reason, automatic=True)
         check = bool(self._task.check_mode)
         written = inventory_file.set_variables(cluster.sources, {decision.node: {OPTION: entry}}, check=check)
         if written.by_hand:

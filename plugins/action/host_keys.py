@@ -62,7 +62,7 @@ class ActionModule(ControllerAction):
         )
         return self._judged(trusted.result, trusted.rows, project)
 
-    def _judged(self, result: dict[str, Any], rows: Sequence[trust.Row], project: str) -> dict[str, Any]:
+    def _judged(self, result: dict[str, Any], rows: Sequence[trust.HostKeyDecision], project: str) -> dict[str, Any]:
         refused = trust.sentences(rows, project)
         silent = [row for row in rows if row.state == "no answer"]
         if refused:

@@ -23,7 +23,7 @@ from muster.inventory.model import ip
 from muster.onboard import imported, request
 from muster.verdict.commands import playbook
 from muster.verdict.words import plural
-from muster_controller.members import asked_nodes, newcomers
+from muster_controller.members import newcomers, onboarding
 from muster_controller.network.first_contact import read
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.command_line import short
@@ -81,7 +81,7 @@ class ActionModule(ControllerAction):
         }
 
     def _nodes(self) -> tuple[Sequence[Mapping[str, Any]], list[str]]:
-        asked, problems = asked_nodes.asked(self.options)
+        asked, problems = onboarding.asked(self.options)
         places = [one.address or one.name for one in asked]
         nodes, more = request.resolved(asked, newcomers.looked_up(place for place in places if not ip(place)))
         return nodes, [*problems, *more, *imported.node_problems(nodes)]

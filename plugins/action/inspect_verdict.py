@@ -21,9 +21,9 @@ from muster.gpu_stack.rdma import describe
 from muster.inspect import cluster, table
 from muster.inspect import node as inspect_node
 from muster.inspect.gpus import reminder
-from muster.inspect.node import Node
+from muster.inspect.node import InspectedNode
 from muster.verdict.finding import add_up, with_fix
-from muster_controller.artifacts.json_file import write_json
+from muster_controller.artifacts.private_files import write_json
 from muster_controller.artifacts.runs import run_id
 from muster_controller.gpu_stack.rdma import part_of
 from muster_controller.gpu_stack.rdma import table as rdma_table
@@ -73,7 +73,7 @@ class ActionModule(ControllerAction):
             "outcome": table.outcome(nodes, findings) if REPORTER.is_alone("inspect") else "",
         }
 
-    def _rdma(self, nodes: list[Node]) -> dict[str, str]:
+    def _rdma(self, nodes: list[InspectedNode]) -> dict[str, str]:
         """Return a line for each node that has an RDMA adapter: what is there, and what the step gpu_stack does."""
         names = rdma_table(self._loader)
         lines = {}
@@ -84,9 +84,9 @@ class ActionModule(ControllerAction):
                 lines[node.name] = describe(part, node.facts["rdma"])
         return lines
 
-    def _node(self, task_vars: Mapping[str, Any], plan: Mapping[str, Any], name: str, looks: str) -> Node:
+    def _node(self, task_vars: Mapping[str, Any], plan: Mapping[str, Any], name: str, looks: str) -> InspectedNode:
         look = registered(task_vars, name, looks)
         facts = look.get("facts")
         why = "" if facts else one_line(str(look.get("msg", ""))).removeprefix("Task failed: ").rstrip(":. ")
         peers = {peer: request["cluster_address"] for peer, request in plan["requests"].items() if peer != name}
-        return Node(name, plan["requests"][name], facts, why, plan["platforms"], peers)
+        return InspectedNode(name, plan["requests"][name], facts, why, plan["platforms"], peers)

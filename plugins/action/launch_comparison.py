@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from muster.acceptance import comparison
-from muster_controller.artifacts.json_file import write_json
+from muster_controller.artifacts.private_files import write_json
 from muster_controller.artifacts.runs import add_verdict, open_run
 from muster_controller.playbook.action import ControllerAction, Options
 
@@ -58,5 +58,5 @@ class ActionModule(ControllerAction):
         return {**result, "verdict": add_verdict(folder, said_of_it, instead_of=("launch.",))}
 
 
-def launch_of(launch: Mapping[str, Any]) -> comparison.Launch:
-    return comparison.Launch(launch["plan"], launch["events"])
+def launch_of(launch: Mapping[str, Any]) -> comparison.ComparedLaunch:
+    return comparison.ComparedLaunch(launch["plan"], launch["events"])

@@ -9,7 +9,7 @@ from muster.net_probe import judge, links, names
 from muster.net_probe.cluster import Cluster, untried
 from muster_controller.nodes.connection import connect
 from muster_controller.nodes.messages import Messages
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.nodes.streams import CALLER, Streams
 from muster_controller.playbook.action import ControllerAction
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muster_controller.nodes.connection import NodeConnection
-    from muster_controller.nodes.messages import Answer
+    from muster_controller.nodes.messages import NodeReply
 
-LISTENER = Program("probe_listener")
+LISTENER = NodeProgram("probe_listener")
 # Without a call for so long, a node ends its part of the probe: the controller is gone.
 IDLE = 10.0
 IDLE_PER_NODE = 0.2
@@ -88,7 +88,7 @@ class Probe:
         answers = self.messages.gather(verb, nodes, timeout, lambda _: None)
         found = {}
         for name in nodes:
-            answer: Answer | None = answers.get(name)
+            answer: NodeReply | None = answers.get(name)
             if answer is None:
                 self.why.setdefault(name, f"it did not answer within {timeout:.0f} s")
             elif answer.data is None:

@@ -18,9 +18,9 @@ from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
 from muster.verdict.foreign import quote
-from muster.workbench.notebook import AnswerError, Notebook, Way, changes, lines, problem, read, said_last, tunnel
+from muster.workbench.notebook import AnswerError, Notebook, SshAccess, changes, lines, problem, read, said_last, tunnel
 from muster_controller.nodes.connection import connect
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.terminal import typed
 from muster_controller.playbook.variables import node_variables
@@ -28,7 +28,7 @@ from muster_controller.playbook.variables import node_variables
 if TYPE_CHECKING:
     from muster_controller.nodes.connection import NodeConnection
 
-PROGRAM = Program("notebook")
+PROGRAM = NodeProgram("notebook")
 VERBS = {"started": "start", "stopped": "stop", "looked_at": "look"}
 
 
@@ -80,7 +80,7 @@ class ActionModule(ControllerAction):
             Display().display(typed(text))
 
 
-def way_to(node: NodeConnection, *, own: bool) -> Way | None:
+def way_to(node: NodeConnection, *, own: bool) -> SshAccess | None:
     """The way that the inventory describes; None where that is not ssh. own: whoever logs in is whose notebook it is,
     and so the key is theirs as well."""
     connection = node.connection
@@ -92,4 +92,4 @@ def way_to(node: NodeConnection, *, own: bool) -> Way | None:
     port, key = connection.get_option("port"), connection.get_option("private_key_file")
     arguments += ["-p", str(port)] if port else []
     arguments += ["-i", str(key)] if key and own else []
-    return Way(str(connection.get_option("host")), tuple(arguments))
+    return SshAccess(str(connection.get_option("host")), tuple(arguments))

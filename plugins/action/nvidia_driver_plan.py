@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
 
-from muster.nvidia_driver.model import File, Request, Seen
+from muster.nvidia_driver.model import DriverFile, DriverRequest, DriverState
 from muster.nvidia_driver.plan import make_plan, settle
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.own_machine import is_own_machine
@@ -24,7 +24,7 @@ from muster_controller.playbook.own_machine import is_own_machine
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.nvidia_driver.model import Plan
+    from muster.nvidia_driver.model import DriverPlan
 
 PACKAGES = ("pins", "driver", "fabric", "headers")
 
@@ -63,7 +63,7 @@ class ActionModule(ControllerAction):
         name = self.task_vars["inventory_hostname"]
         facts = self.task_vars[self.options["look"]]["facts"]
         request = self._request(self.options, name, facts)
-        seen = Seen(facts["stack"], facts["gpus"], facts["secure_boot"])
+        seen = DriverState(facts["stack"], facts["gpus"], facts["secure_boot"])
         plan = make_plan(request, seen)
         wrong = settle(plan, request, self.options["stage"])
         if wrong:
@@ -85,7 +85,7 @@ class ActionModule(ControllerAction):
         return result
 
     @staticmethod
-    def _diff(plan: Plan) -> list[dict[str, str]]:
+    def _diff(plan: DriverPlan) -> list[dict[str, str]]:
         """Show what is one line each together, and every file for itself."""
         paths = {file.path for file in plan.files}
         short = [each for each in plan.differences if each.what and each.what not in paths]
@@ -101,19 +101,19 @@ class ActionModule(ControllerAction):
             ),
         ]
 
-    def _request(self, given: Mapping[str, Any], name: str, facts: Mapping[str, Any]) -> Request:
+    def _request(self, given: Mapping[str, Any], name: str, facts: Mapping[str, Any]) -> DriverRequest:
         stack = given["stack"]
         node = stack["nodes"][name]
         manages = given["mode"] == "manage"
         pins, driver, fabric, headers = (
             tuple(package["name"] for package in node[kind] if manages) for kind in PACKAGES
         )
-        return Request(
+        return DriverRequest(
             source=node["source"],
             build=node["build"],
             branch=stack["branch"],
             exact=stack["driver"],
-            files=tuple(File(**{**each, "sources": tuple(each["sources"])}) for each in given["files"]),
+            files=tuple(DriverFile(**{**each, "sources": tuple(each["sources"])}) for each in given["files"]),
             removes_runfile=given["removes_runfile"],
             reboots=given["reboots"],
             controller=self._is_controller(facts),

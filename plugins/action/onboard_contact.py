@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from muster.network import trust
 from muster.verdict.commands import again, playbook
 from muster_controller.members import newcomers
-from muster_controller.network.first_login import met
+from muster_controller.network.first_contact import met
 from muster_controller.network.trusting import compare_and_pin, say
 from muster_controller.nodes.connection import connect
 from muster_controller.playbook.action import ControllerAction, Options
@@ -90,7 +90,7 @@ def has_password(node: NodeConnection) -> bool:
     return node.connection.transport == "ssh" and bool(node.connection.get_option("password"))
 
 
-def sentence(row: trust.Row, project: str, node: Mapping[str, Any]) -> str:
+def sentence(row: trust.HostKeyDecision, project: str, node: Mapping[str, Any]) -> str:
     """Why the host key keeps this node out; "" where it does not."""
     if row.state == "no answer":
         return f"it does not answer: {row.why}"

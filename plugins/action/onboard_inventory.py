@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 
 from ansible.utils.display import Display
 
+from muster.members.quarantine import OPTION
 from muster.onboard.standing import BEGUN
 from muster_controller.inventory import inventory_file
-from muster_controller.members import newcomers, quarantine
+from muster_controller.members import members, newcomers
 from muster_controller.members.onboarding import ranks
 from muster_controller.playbook.action import ControllerAction, Options
 
@@ -37,12 +38,14 @@ class ActionModule(ControllerAction):
         sources = newcomers.sources()
         told: dict[str, dict[str, Any]]
         if self.options["state"] == "quarantined":
-            wanted = {node["name"]: {**written(node["variables"]), **quarantine.variables(BEGUN)} for node in nodes}
+            wanted = {
+                node["name"]: {**written(node["variables"]), **members.quarantine_variables(BEGUN)} for node in nodes
+            }
             outcome = inventory_file.add_nodes(sources, wanted, check=check)
             told = {name: {"written": not outcome.by_hand} for name in wanted}
         else:
             names = self.options["names"]
-            gone = dict.fromkeys(names, (quarantine.OPTION,))
+            gone = dict.fromkeys(names, (OPTION,))
             outcome = inventory_file.unset_variables(sources, gone, check=check)
             places = ranks(sources, self._loader)
             told = {name: {"accepted": not check, "rank": places.get(name)} for name in names}

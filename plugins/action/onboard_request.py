@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from muster.inventory.model import ip
 from muster.onboard import request, standing
-from muster_controller.members import asked_nodes, newcomers
+from muster_controller.members import newcomers, onboarding
 from muster_controller.playbook.action import ControllerAction, Options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from muster.onboard.request import Asked
+    from muster.onboard.request import NodeToOnboard
 
 
 class ActionModule(ControllerAction):
@@ -32,7 +32,7 @@ class ActionModule(ControllerAction):
 
     def work(self) -> dict[str, Any]:
         options = self.options
-        asked, problems = asked_nodes.asked(options)
+        asked, problems = onboarding.asked(options)
         known = newcomers.members(self.task_vars, self._templar, self._loader)
         nodes, more = request.resolved(asked, self._looked_up(asked, known))
         elsewhere = {name: group for name, group in self._others().items() if name not in known}
@@ -49,7 +49,9 @@ class ActionModule(ControllerAction):
             "onboarding": {name: {"standing": stand} for name, stand in stands.items()},
         }
 
-    def _looked_up(self, asked: Sequence[Asked], known: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    def _looked_up(
+        self, asked: Sequence[NodeToOnboard], known: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, list[str]]:
         """Where a name leads: of one that the inventory has, what it says there counts."""
         places = {one.name: one.address or one.name for one in asked}
         ours = {

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 from muster.pytorch import environments
 from muster_controller.playbook.action import OwnAction
 from muster_controller.pytorch.conda_steps import CondaSteps
-from muster_controller.pytorch.environment_steps import EnvironmentSteps
-from muster_controller.pytorch.existing_steps import ExistingSteps
-from muster_controller.pytorch.named_steps import NamedSteps
+from muster_controller.pytorch.environment_steps import EnvironmentSteps, ExistingSteps, NamedSteps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

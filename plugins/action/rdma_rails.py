@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from muster.rails import judge, outputs, plan
 from muster_controller.nodes.connection import connect
 from muster_controller.nodes.messages import Messages
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.variables import registered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-RAILS = Program("rails")
+RAILS = NodeProgram("rails")
 # Of each step at the calling end; the listening end outlives all of them. RDMA itself gives up after some seconds.
 STEP = 12.0
 ROUND = STEP * len(plan.STEPS) + 10.0
@@ -86,8 +86,8 @@ class Trials:
         self.untried: dict[str, str] = {}
         self.failed: dict[str, str] = {}
 
-    def all(self) -> list[outputs.Trial]:
-        found: list[outputs.Trial] = []
+    def all(self) -> list[outputs.RailTrial]:
+        found: list[outputs.RailTrial] = []
         until = time.monotonic() + LATEST
         for meetings in plan.meetings(self.adapters):
             met = [each for each in meetings if not {each.caller, each.called} & self.failed.keys()]
@@ -97,7 +97,7 @@ class Trials:
             found += self.round(met)
         return found
 
-    def round(self, meetings: list[plan.Meeting]) -> list[outputs.Trial]:
+    def round(self, meetings: list[plan.Meeting]) -> list[outputs.RailTrial]:
         rails = {each.called: [plan.commands(theirs) for _, theirs in each.pairs] for each in meetings}
         messages = {name: {"ports": self.ports, "rails": own, "seconds": ROUND} for name, own in rails.items()}
         served = self.gather("serve", messages)

@@ -20,7 +20,7 @@ import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
-from muster.share import HEAD, Shared, inventory, known_hosts_text, problems, readme, warnings
+from muster.share import HEAD, SharedNode, inventory, known_hosts_text, problems, readme, warnings
 from muster.verdict.words import plural
 from muster_controller.network.first_contact import read, road_to
 from muster_controller.network.sharing import in_the_way, shared, write
@@ -64,7 +64,7 @@ class ActionModule(ControllerAction):
             " people launch with it",
         }
 
-    def _node(self, name: str) -> Shared:
+    def _node(self, name: str) -> SharedNode:
         values = node_variables(self.task_vars, self._templar, self._loader, name)
         values |= read_node(self.task_vars, self._templar, load_roles(self._loader, "workbench"), name, OTHERS).values
         node = connect(self, name, self.task_vars)
@@ -89,6 +89,6 @@ class ActionModule(ControllerAction):
         return {"changed": bool(changed), "diff": shown}
 
 
-def hosts_text(nodes: list[Shared]) -> str:
+def hosts_text(nodes: list[SharedNode]) -> str:
     plain = json.loads(json.dumps(inventory(nodes)))  # without what Ansible notes on values
     return HEAD + str(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120))

@@ -21,10 +21,10 @@ from ansible.errors import AnsibleActionFail
 from muster.shared_data import trial as domain
 from muster.verdict.check import collect
 from muster.verdict.finding import add_up, as_lines
-from muster_controller.artifacts.json_file import write_json
+from muster_controller.artifacts.private_files import write_json
 from muster_controller.artifacts.runs import add_verdict, run_folder
 from muster_controller.nodes.asking import ask_nodes
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.action import NOBODY_REACHED, ControllerAction, Options
 from muster_controller.playbook.variables import node_variables
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-PROGRAM = Program("shared_files")
+PROGRAM = NodeProgram("shared_files")
 SLOWEST = 5.0  # MB/s of all nodes together: what takes longer than that counts as silent
 BESIDES = 20.0  # seconds for everything else about a message
 LONGEST = 900.0
@@ -63,12 +63,12 @@ class ActionModule(ControllerAction):
         trials = [self.tried(path, nodes, silent) for path in self.options["paths"]]
         return self.said(trials, Path(cluster["cluster_artifacts_dir"]) / cluster["cluster_name"])
 
-    def tried(self, path: str, nodes: list[str], silent: Mapping[str, str]) -> domain.Trial:
+    def tried(self, path: str, nodes: list[str], silent: Mapping[str, str]) -> domain.FolderTrial:
         megabytes = self.options["megabytes"]
         # A name that nobody has looked for yet: no node remembers that it is not there.
         token = secrets.token_hex(8)
         names = {name: f".muster-{token}-{place}" for place, name in enumerate(nodes)}
-        trial = domain.Trial(path, names, megabytes, silent=dict(silent))
+        trial = domain.FolderTrial(path, names, megabytes, silent=dict(silent))
         seconds = min(LONGEST, BESIDES + megabytes * len(nodes) / SLOWEST)
         common = {"user": self.user, "folder": path, "seconds": seconds, "word": token}
         try:
@@ -91,7 +91,7 @@ class ActionModule(ControllerAction):
             )
         return trial
 
-    def ask(self, verb: str, requests: Mapping[str, Json], trial: domain.Trial) -> dict[str, Json]:
+    def ask(self, verb: str, requests: Mapping[str, Json], trial: domain.FolderTrial) -> dict[str, Json]:
         """All nodes at once; one that does not answer takes no further part."""
         timeout = max((request["seconds"] for request in requests.values()), default=0.0) + BESIDES
         said = ask_nodes(self, PROGRAM, verb, requests, timeout)
@@ -100,7 +100,7 @@ class ActionModule(ControllerAction):
                 trial.silent.setdefault(name, one.error)
         return {name: one.data for name, one in said.items() if not one.error}
 
-    def said(self, trials: list[domain.Trial], artifacts: Path) -> dict[str, Any]:
+    def said(self, trials: list[domain.FolderTrial], artifacts: Path) -> dict[str, Any]:
         said = collect(one for trial in trials for one in domain.judge(trial))
         ran = [check.id for check in domain.CHECKS] if trials else []
         verdict = add_up(said.findings, "", said.skipped, ran)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from muster.packages.debs import Deb, Share, share
+from muster.packages.debs import Deb, DebShare, share
 from muster_controller.playbook.action import OwnAction
 from muster_controller.playbook.variables import registered
 
@@ -35,7 +35,7 @@ class ActionModule(OwnAction):
         if step == "look":
             return {**result, **self._ask("look")}
         needed = self._needed(looks)
-        mine = share(needed).get(self.node, Share())
+        mine = share(needed).get(self.node, DebShare())
         done = self._download(mine, needed) if step == "download" else self._get(mine, needed)
         return {**result, **(done or {"skipped": True, "skip_reason": "the node has, or gets, its files otherwise"})}
 
@@ -44,14 +44,14 @@ class ActionModule(OwnAction):
         answers = {name: registered(self.vars, name, looks) for name in self.vars["ansible_play_batch"]}
         return {name: [Deb(**deb) for deb in answer["debs"]] for name, answer in answers.items() if answer.get("debs")}
 
-    def _download(self, mine: Share, needed: Mapping[str, Any]) -> dict[str, Any]:
+    def _download(self, mine: DebShare, needed: Mapping[str, Any]) -> dict[str, Any]:
         if not mine.own:
             return {}
         old = self._of_old(needed)
         # Where nobody else downloads anything for it, the node is done with this.
         return self._ask("download" if mine.others else "get", files=mine.own, peers=old)
 
-    def _get(self, mine: Share, needed: Mapping[str, Any]) -> dict[str, Any]:
+    def _get(self, mine: DebShare, needed: Mapping[str, Any]) -> dict[str, Any]:
         if not mine.others:
             return {}
         files = [deb for debs in mine.others.values() for deb in debs]

@@ -41,7 +41,7 @@ class ActionModule(ControllerAction):
             result["warnings"] = warnings
         return result
 
-    def _member(self, task_vars: Mapping[str, Any], roles: Roles, name: str, looks: str) -> ssh_mesh.Member:
+    def _member(self, task_vars: Mapping[str, Any], roles: Roles, name: str, looks: str) -> ssh_mesh.MeshMember:
         values = read_node(task_vars, self._templar, roles, name, ("cluster_address", "ansible_host")).values
         address = str(values["cluster_address"])
         return member_of(name, address, str(values.get("ansible_host", "")), registered(task_vars, name, looks))

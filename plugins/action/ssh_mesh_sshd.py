@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
 
-from muster_controller.network.guard import Command, Guard, GuardError
+from muster_controller.network.guard import Guard, GuardError, UndoCommand
 from muster_controller.nodes.connection import NodeConnection, connect
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.node_error import NodeError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PROGRAM = Program("sshd")
+PROGRAM = NodeProgram("sshd")
 WHAT = "sshd"
 FIX = (
     "A controller that knows the node by its ecdsa key alone cannot come back, because sshd would not show it any more:"
@@ -59,7 +59,7 @@ class ActionModule(ControllerAction):
         if not self._task.check_mode:
             guard.change(
                 files=[path],
-                undo=[Command(["systemctl", "try-reload-or-restart", "ssh.service"])],
+                undo=[UndoCommand(["systemctl", "try-reload-or-restart", "ssh.service"])],
                 apply=lambda: apply(node, path, settings),
                 fix=FIX,
             )

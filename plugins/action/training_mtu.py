@@ -18,9 +18,9 @@ from ansible.errors import AnsibleActionFail
 
 from muster.network import mtu as domain
 from muster.verdict.words import few
-from muster_controller.network.guard import GUARD_ROOT, Change, Command, Guard, GuardError
+from muster_controller.network.guard import GUARD_ROOT, Guard, GuardedChange, GuardError, UndoCommand
 from muster_controller.nodes.connection import connect
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.node_error import NodeError
 from muster_controller.playbook.variables import node_variables, registered, value_of_nodes
@@ -28,7 +28,7 @@ from muster_controller.playbook.variables import node_variables, registered, val
 if TYPE_CHECKING:
     from muster_controller.nodes.connection import NodeConnection
 
-PROGRAM = Program("mtu")
+PROGRAM = NodeProgram("mtu")
 WHAT = "mtu"
 FIX = "Look at the switch ports and the interfaces between the nodes (docs/mtu.md)."
 
@@ -94,14 +94,14 @@ class ActionModule(ControllerAction):
             result.update(token=change.token, began=change.began)
         return result
 
-    def begin(self, node: NodeConnection, plan: domain.Plan) -> Change:
+    def begin(self, node: NodeConnection, plan: domain.MtuPlan) -> GuardedChange:
         def apply() -> None:
             failed = PROGRAM.call(node, "apply", {"steps": list(plan.steps)}, privileged=True)["failed"]
             if failed:
                 raise NodeError(failed, reachable=True)
 
         return Guard(self, self.node, self.task_vars, WHAT, self.options["confirm_seconds"]).begin(
-            apply=apply, files=plan.files, undo=[Command(argv) for argv in plan.undo], fix=FIX
+            apply=apply, files=plan.files, undo=[UndoCommand(argv) for argv in plan.undo], fix=FIX
         )
 
     def try_paths(self) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class ActionModule(ControllerAction):
             reasons += [f"{name} could not be asked for its paths ({why})" for name, why in whys.items() if why]
         guard = Guard(self, self.node, self.task_vars, WHAT, self.options["confirm_seconds"])
         if own["token"]:
-            change = Change(own["token"], own["began"])
+            change = GuardedChange(own["token"], own["began"])
             if reasons:
                 guard.take_back(change, "; ".join(reasons))
             guard.keep(change, FIX)

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
 
-from muster.upgrade.model import Request
+from muster.upgrade.model import UpgradeRequest
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.upgrade.upgrading import UpgradeError, Upgrading
 
@@ -90,7 +90,7 @@ class ActionModule(ControllerAction):
             "torch": options["torch_version"],
             **{name: options[name] for name in ("kernel", "driver", "rollback", "canary", "batch", "wait")},
         }
-        work = Upgrading(self, Request(**given), options)
+        work = Upgrading(self, UpgradeRequest(**given), options)
         steps = {
             "look": work.look,
             "kernels": work.kernels,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ansible import context
 from ansible.release import __version__ as ansible_version
 
-from muster.inventory import CLUSTER_NAME, Inventory, Node, controller, job, problems, warnings
+from muster.inventory import CLUSTER_NAME, Inventory, InventoryNode, controller, job, problems, warnings
 from muster_controller.diagnosis.rule_files import COMMANDS, FILES, read_rules
 from muster_controller.inventory.origin import clear_secrets
 from muster_controller.launch.job import open_secrets, places_of, read_run, unassigned, unusable_files
@@ -109,7 +109,7 @@ class ActionModule(ControllerAction):
             str(context.CLIARGS.get("subset") or ""),
             [name for name in names if name not in played],
             [word for word in words if word != "--tags all"],
-            job.Whole(self.options["every_node"], self.options["every_task"]),
+            job.WholeClusterReason(self.options["every_node"], self.options["every_task"]),
             whole,
         )
 
@@ -185,12 +185,14 @@ def read_inventory(task_vars: Mapping[str, Any], templar: Templar, loader: DataL
     )
 
 
-def _node(task_vars: Mapping[str, Any], templar: Templar, roles: Roles, name: str, always: tuple[str, ...]) -> Node:
+def _node(
+    task_vars: Mapping[str, Any], templar: Templar, roles: Roles, name: str, always: tuple[str, ...]
+) -> InventoryNode:
     given = task_vars["hostvars"].raw_get(name)
     own = (option for option in roles.options if option in given)
     reading = read_node(task_vars, templar, roles, name, (*always, *own))
     unknown = (variable for variable in given if variable not in roles.options and variable not in NOT_OURS)
-    return Node(name, reading.values, reading.errors, tuple(unknown))
+    return InventoryNode(name, reading.values, reading.errors, tuple(unknown))
 
 
 def _secrets(task_vars: Mapping[str, Any]) -> Iterator[Secret]:

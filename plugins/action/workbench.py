@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.workbench.environments import environments
+from muster.workbench.plan import environments
 from muster_controller.playbook.action import FilledIn
 from muster_controller.playbook.variables import node_variables
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ansible import constants, context
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 
-from muster.report.last_line import Ending, last_line
+from muster.report.last_line import RunEnding, last_line
 from muster.verdict.commands import COMMAND
 from muster.verdict.printable import printable_parts
 from muster_controller.members.onboarding import ONBOARDING
@@ -367,7 +367,7 @@ class CallbackModule(DefaultCallback):
         known = REPORTER.of_a_cluster
         verdict = self._verdict
         status, line = last_line(
-            Ending(
+            RunEnding(
                 book=REPORTER.run["playbook"] if known else "",
                 contacts=not known or REPORTER.contacts_nodes,
                 check=bool(context.CLIARGS.get("check")),

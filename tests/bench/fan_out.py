@@ -20,7 +20,7 @@ from typing import Any
 
 from muster.distribution.lines import lines
 from muster_node.distribution import manifest
-from muster_node.distribution.manifest import File
+from muster_node.distribution.manifest import ManifestFile
 from muster_node.tools.pack import sent
 from muster_node.tools.program import BOOTSTRAP, answer_in
 from paths import NAME
@@ -82,7 +82,7 @@ def fill(node: Node, size: int) -> tuple[str, list[str]]:
     node.inside("sh", "-ec", f"mkdir -p {FOLDER}; cd {FOLDER}; {made}")
     sums = node.inside("sh", "-ec", f"cd {FOLDER} && sha256sum *.whl").split()
     listed = [
-        File(name, executable=False, size=size, sha256=sha256)
+        ManifestFile(name, executable=False, size=size, sha256=sha256)
         for sha256, name in zip(sums[::2], sums[1::2], strict=True)
     ]
     return base64.b64encode(manifest.render(listed)).decode(), sorted(sums[::2])

@@ -29,7 +29,7 @@ from machines import find_machine, run_playbook
 from muster_controller.launch.link_probe import probe_links
 from muster_controller.nodes.connection import NodeConnection
 from muster_controller.nodes.messages import Messages
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 
 if TYPE_CHECKING:
     from machines import Machine
@@ -134,7 +134,7 @@ def probes(machines: list[Machine]) -> list[float]:
         {"node": machine.name, "node_rank": rank, "address": machine.address, "interface": "eth0"}
         for rank, machine in enumerate(machines)
     ]
-    messages = Messages({machine.name: connect(machine) for machine in machines}, Program("probe_listener"))
+    messages = Messages({machine.name: connect(machine) for machine in machines}, NodeProgram("probe_listener"))
     messages.open()
     found = []
     for _ in range(PROBES):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from muster.gpu_info.facts import facts as gpu_facts
 from muster_node.launch import computing
+from muster_node.looks import gpu
 from muster_node.looks import gpu as look_gpu
-from muster_node.looks import holders
 from muster_node.status.look import gpu_facts as status_facts
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def run(say: Callable[[str], None]) -> tuple[bool, dict[str, Any], dict[str, Any
             "status": status_facts(20.0),
             "launch": computing.computing(gpus=True),
             "health": [gpu["processes"] for gpu in facts["gpus"]],
-            "files": holders.look(),
+            "files": gpu.driver_holders(),
         }
         child.stdin.close()
         child.wait(30)

@@ -70,7 +70,7 @@ def main() -> int:
     return int(any(one.step for one in trials) or judge.result(trials, {})["verdict"]["status"] == "failed")
 
 
-def met(adapters: list[plan.Hca]) -> list[outputs.Trial]:
+def met(adapters: list[plan.Hca]) -> list[outputs.RailTrial]:
     """Have each adapter meet itself."""
     request = {"user": whoami(), "ports": PORTS, "rails": [plan.commands(each) for each in adapters], "seconds": 40}
     served = [] if not adapters else rails.serve(request)["rails"]

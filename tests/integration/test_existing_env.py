@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conda_packages import BUILT_AT, index, package
-from muster.pytorch.conda import PLATFORMS, Asked
+from muster.pytorch.conda import PLATFORMS, CondaSpecs
 from muster_controller.pytorch.conda import put_together, solve
 from paths import ARTIFACTS
 
@@ -62,7 +62,7 @@ def make_archive(folder: Path) -> Path:
     (channel / "noarch").mkdir()
     index(channel)
     facts = {"kernel": "6.1", "glibc": "2.36"}
-    section = solve(Asked((channel.as_uri(),), ("pytorch",)), PLATFORMS[os.uname().machine], facts)
+    section = solve(CondaSpecs((channel.as_uri(),), ("pytorch",)), PLATFORMS[os.uname().machine], facts)
     with put_together(section, PREFIX) as archive:
         kept = folder / "train.tar"
         kept.write_bytes(archive.path.read_bytes())

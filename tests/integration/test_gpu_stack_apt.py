@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from apt_repository import Apt
-from muster.gpu_stack.model import Request, Seen
+from muster.gpu_stack.model import StackNodeFacts, StackRequest
 from muster.gpu_stack.resolve import resolve
-from muster.gpu_stack.table import Table
+from muster.gpu_stack.table import VersionsTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TABLE = Path(__file__).parents[2] / "roles/gpu_stack/files/versions.yml"
 TODAY = date(2026, 11, 21)
-PLAIN = Request("2.13.0")
+PLAIN = StackRequest("2.13.0")
 H100 = ("10de:2330",) * 8
 B200 = ("10de:2901",) * 8
 # Versions of their own, whatever the driver's is.
@@ -41,10 +41,10 @@ def apt(tmp_path: Path) -> Callable[..., Apt]:
     return make
 
 
-def stack_of(gpus: tuple[str, ...], request: Request = PLAIN, nvswitches: int = 0) -> NodeStack:
+def stack_of(gpus: tuple[str, ...], request: StackRequest = PLAIN, nvswitches: int = 0) -> NodeStack:
     """Resolve the stack of one node with Ubuntu 24.04."""
-    node = Seen("node1", system="ubuntu-24.04", gpus=gpus, nvswitches=nvswitches, secure_boot=False)
-    table = Table(yaml.safe_load(TABLE.read_text()))
+    node = StackNodeFacts("node1", system="ubuntu-24.04", gpus=gpus, nvswitches=nvswitches, secure_boot=False)
+    table = VersionsTable(yaml.safe_load(TABLE.read_text()))
     stack = resolve(table, request, [node], TODAY)
     assert not stack.refusals
     return stack.nodes["node1"]
@@ -71,14 +71,14 @@ def driver_versions(answer: Answer) -> set[str]:
     ("asked", "version"),
     [
         (PLAIN, "580.178.04"),
-        (Request("2.13.0", driver="580.159.04"), "580.159.04"),
-        (Request("2.13.0", driver="595"), "595.91.07"),
-        (Request("2.13.0", driver="615"), "615.71.09"),
+        (StackRequest("2.13.0", driver="580.159.04"), "580.159.04"),
+        (StackRequest("2.13.0", driver="595"), "595.91.07"),
+        (StackRequest("2.13.0", driver="615"), "615.71.09"),
     ],
 )
 @pytest.mark.parametrize("gpus", [H100, B200], ids=["H100", "B200"])
 def test_every_part_has_one_version(
-    apt: Callable[..., Apt], gpus: tuple[str, ...], asked: Request, version: str
+    apt: Callable[..., Apt], gpus: tuple[str, ...], asked: StackRequest, version: str
 ) -> None:
     node = stack_of(gpus, asked, 4 if gpus is H100 else 0)
     answer = installed(apt(), node)
@@ -95,7 +95,7 @@ def test_without_the_pin_parts_come_from_the_newest_branch(apt: Callable[..., Ap
 
 
 def test_ubuntus_signed_modules_come_without_dkms(apt: Callable[..., Apt]) -> None:
-    node = stack_of(H100, Request("2.13.0", source="ubuntu"), nvswitches=4)
+    node = stack_of(H100, StackRequest("2.13.0", source="ubuntu"), nvswitches=4)
     answer = installed(apt("ubuntu"), node)
     assert driver_versions(answer) == {"580.126.20"}
     assert "linux-modules-nvidia-580-server-open-6.8.0-90-generic" in answer.installs
@@ -103,7 +103,7 @@ def test_ubuntus_signed_modules_come_without_dkms(apt: Callable[..., Apt]) -> No
 
 
 def test_ubuntus_modules_built_on_the_node(apt: Callable[..., Apt]) -> None:
-    answer = installed(apt("ubuntu"), stack_of(H100, Request("2.13.0", source="ubuntu", build="dkms")))
+    answer = installed(apt("ubuntu"), stack_of(H100, StackRequest("2.13.0", source="ubuntu", build="dkms")))
     assert driver_versions(answer) == {"580.126.20"}
     assert "dkms" in answer.installs
 
@@ -120,11 +120,12 @@ def test_flavours_do_not_go_together(apt: Callable[..., Apt]) -> None:
 
 def test_the_toolkit_for_containers_needs_all_four_named(apt: Callable[..., Apt]) -> None:
     packages = [
-        f"{package.name}=1.19.1-1" for package in stack_of(H100, Request("2.13.0", container_toolkit=True)).containers
+        f"{package.name}=1.19.1-1"
+        for package in stack_of(H100, StackRequest("2.13.0", container_toolkit=True)).containers
     ]
     assert "unmet dependencies" in apt().install(packages[0]).error
     assert set(apt().install(*packages).installs.values()) == {"1.19.1-1"}
-    newest = apt().install(*map(str, stack_of(H100, Request("2.13.0", container_toolkit=True)).containers))
+    newest = apt().install(*map(str, stack_of(H100, StackRequest("2.13.0", container_toolkit=True)).containers))
     assert set(newest.installs.values()) == {"1.20.1-1"}
 
 
@@ -133,7 +134,7 @@ def test_a_suffixed_fabric_manager_is_a_name_without_versions(apt: Callable[...,
 
 
 def test_nccl_needs_both_named(apt: Callable[..., Apt]) -> None:
-    library, headers = map(str, stack_of(H100, Request("2.13.0", nccl=True)).nccl)
+    library, headers = map(str, stack_of(H100, StackRequest("2.13.0", nccl=True)).nccl)
     assert "unmet dependencies" in apt().install(headers).error
     assert apt().install(library, headers).installs == {
         "libnccl2": "2.29.7-1+cuda13.2",
@@ -145,7 +146,7 @@ def test_nccl_needs_both_named(apt: Callable[..., Apt]) -> None:
 
 def test_dcgm_needs_both_named(apt: Callable[..., Apt]) -> None:
     assert "unmet dependencies" in apt().install("datacenter-gpu-manager-4-cuda13=1:4.5.2-1").error
-    answer = apt().install(*map(str, stack_of(H100, Request("2.13.0", dcgm=True)).dcgm))
+    answer = apt().install(*map(str, stack_of(H100, StackRequest("2.13.0", dcgm=True)).dcgm))
     assert set(answer.installs.values()) == {"1:4.6.1-1"}
 
 
@@ -158,7 +159,7 @@ def test_two_pins_exclude_each_other(apt: Callable[..., Apt]) -> None:
 
 
 def test_a_toolkit_brings_no_driver(apt: Callable[..., Apt]) -> None:
-    node = stack_of(H100, Request("2.13.0", cuda_toolkits=("13.0",)))
+    node = stack_of(H100, StackRequest("2.13.0", cuda_toolkits=("13.0",)))
     answer = apt().install(*map(str, node.cuda))
     assert not answer.error
     assert not [name for name in answer.installs if "nvidia" in name or "driver" in name]

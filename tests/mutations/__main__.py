@@ -58,22 +58,30 @@ def main() -> int:
 
 
 def run(mutants: list[Mutant], name: str, folder: Path, records: Records) -> None:
+    """Run the unit tests first: they take a third of the time, and machines are needed for their survivors only."""
     checkout = folder / name
     shutil.rmtree(checkout, ignore_errors=True)
     copy_checkout(ROOT, checkout)
     make_repository(checkout)
     try:
-        suite = ScriptTest(checkout, name, LIMITS[name])
-        parts = groups(mutants)
-        for number, group in enumerate(parts, 1):
-            begun = time.monotonic()
-            results = attribute(group, suite)
-            records.keep(results)
-            say(f"group {number} of {len(parts)}, {time.monotonic() - begun:.0f} s")
-            for result in results:
-                say(f"  {result.mutant.place}: {result.caught_by or 'SURVIVED'}")
+        for part in dict.fromkeys(["unit", name]):
+            mutants = run_groups(groups(mutants), ScriptTest(checkout, part, LIMITS[part]), records, last=part == name)
     finally:
         shutil.rmtree(checkout)
+
+
+def run_groups(parts: list[list[Mutant]], suite: ScriptTest, records: Records, *, last: bool) -> list[Mutant]:
+    """Run one suite group by group. Return the survivors, which are recorded as such by the last suite only."""
+    survivors: list[Mutant] = []
+    for number, group in enumerate(parts, 1):
+        begun = time.monotonic()
+        results = attribute(group, suite)
+        records.keep([one for one in results if last or one.caught_by])
+        survivors += [one.mutant for one in results if not one.caught_by]
+        say(f"{suite.name}: group {number} of {len(parts)}, {time.monotonic() - begun:.0f} s")
+        for result in results:
+            say(f"  {result.mutant.place}: {result.caught_by or 'SURVIVED'}")
+    return survivors
 
 
 def say(line: str) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import queue
 from typing import TYPE_CHECKING, Any
 
-from muster.launch.answers import UnusableError
+from muster.verdict.reading import UnusableError
 from muster_controller.launch.launch_messages import LaunchMessages
-from muster_controller.nodes.messages import Answer, as_it_is
+from muster_controller.nodes.messages import NodeReply, as_it_is
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -35,22 +35,22 @@ class AnsweringNodes(LaunchMessages):
             given = left.pop(0)
             self.answers.put(self.answer(node, verb, given))
 
-    def answer(self, node: str, verb: str, given: Any) -> Answer:
+    def answer(self, node: str, verb: str, given: Any) -> NodeReply:
         if isinstance(given, str):
-            return Answer(node, verb, 0.0, 1.0, None, given)
+            return NodeReply(node, verb, 0.0, 1.0, None, given)
         try:
             data, dropped = self.read(node, verb, given)
         except UnusableError as exc:
-            return Answer(node, verb, 0.0, 1.0, None, str(exc))
-        return Answer(node, verb, 0.0, 1.0, data, dropped=dropped)
+            return NodeReply(node, verb, 0.0, 1.0, None, str(exc))
+        return NodeReply(node, verb, 0.0, 1.0, data, dropped=dropped)
 
     def gather(
         self,
         verb: str,
         nodes: Collection[str],
         timeout: float,
-        on_other: Callable[[Answer], None],
+        on_other: Callable[[NodeReply], None],
         give_up: Callable[[], bool] = lambda: False,
-    ) -> dict[str, Answer]:
+    ) -> dict[str, NodeReply]:
         """Do not wait for what will never be answered."""
         return super().gather(verb, nodes, min(timeout, 0.01), on_other, give_up)

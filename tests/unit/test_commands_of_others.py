@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from muster.report import launched
+from muster.report import run_verdict
 from muster.report.pruning import OWN
 from muster.report.words import WORDS
 from muster_controller.artifacts import record
@@ -100,7 +100,7 @@ def check_words(words: list[str]) -> None:
             name = word.split("/")[3] if "/latest/" in word else word.rpartition("/")[2]
             assert name in OWN | BESIDE_RUNS | {"fetched"}, f"no run leaves {name}"
         if found := re.fullmatch(r'"(status|launch)": "(\w+)"', word):
-            assert found[2] in {"status": WORDS, "launch": launched.ORDER}[found[1]], f"no run says {word}"
+            assert found[2] in {"status": WORDS, "launch": run_verdict.ORDER}[found[1]], f"no run says {word}"
     if program in ("python", "torchrun"):
         place = next(place for place, word in enumerate(words) if place and IN_THE_TREE.match(word))
         check_program(words[place], words[place + 1 :])

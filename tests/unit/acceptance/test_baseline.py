@@ -43,7 +43,7 @@ def test_what_is_kept(case: dict[str, Any]) -> None:
         for _ in range(run.get("times", 1)):
             seen = reports_of(run.get("backend", "nccl"), run.get("mode", "quick"), run.get("settings", []))
             date = f"2026-11-{number:02}T10:00:00+00:00"
-            past = baseline.Past(
+            past = baseline.AcceptanceHistory(
                 book, f"run{number}", date, run.get("accept", False), run.get("severity", "warn"), run.get("looks", {})
             )
             settled = baseline.settle(seen, smoke_of(run), past, run.get("wrong", []))
@@ -81,7 +81,7 @@ def test_a_healthy_cluster_whose_values_scatter_is_told_nothing(spread: float) -
     told = 0
     for number in range(200):
         ranks = [[f"node{1 + place // 20}", place, "", 1.0 * chance.gauss(1, spread)] for place in range(40)]
-        past = baseline.Past(book or {}, f"run{number}")
+        past = baseline.AcceptanceHistory(book or {}, f"run{number}")
         settled = baseline.settle(seen, smoke_of({"ranks": ranks}), past, [])
         told += sum(one.status != "pass" for one in settled.findings)
         book = settled.book or book

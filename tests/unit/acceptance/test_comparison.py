@@ -9,11 +9,13 @@ from launch_shapes import a_plan
 from muster.acceptance import comparison
 
 
-def launch(given: dict[str, Any]) -> comparison.Launch:
+def launch(given: dict[str, Any]) -> comparison.ComparedLaunch:
     plan = a_plan(given["nodes"], backend=given["backend"])
     # A rank other than the first may say the same: it does not count.
     other = {"event": "summary", "from_rank": 1, "samples_per_second": 1}
-    return comparison.Launch(plan, [{"event": "step"}, other, {"event": "summary", "from_rank": 0, **given["summary"]}])
+    return comparison.ComparedLaunch(
+        plan, [{"event": "step"}, other, {"event": "summary", "from_rank": 0, **given["summary"]}]
+    )
 
 
 @cases(__file__, "comparison")

@@ -13,7 +13,7 @@ import pytest
 
 from cases import cases, document_of
 from launch_shapes import a_plan
-from muster.acceptance import device, rates, reports, scaling, soak, stragglers
+from muster.acceptance import device, reports, scaling, soak, stragglers
 from muster.verdict.finding import Finding
 from paths import ROOT
 
@@ -100,7 +100,7 @@ def test_whatever_a_rank_says_is_no_exception_and_no_pass(stage: str, junk: Any)
     ],
 )
 def test_floor_is_of_the_models_own_row(model: str, begin: str) -> None:
-    found = rates.floor(TABLE, model)
+    found = device.floor(TABLE, model)
     assert found.basis.startswith(f"data sheet of {begin}: https://" if begin else "")
     assert bool(found.basis) is bool(begin)
 

@@ -78,7 +78,7 @@ def test_a_healthy_run_is_accepted_and_said_to_be() -> None:
     plan = a_plan({"node1": 1, "node2": 1})
     events = events_of(plan, {})
     verdict, measured, book = judge.concluded(
-        reports_of(plan, events), {"findings": []}, events, baseline.Past(run="r")
+        reports_of(plan, events), {"findings": []}, events, baseline.AcceptanceHistory(run="r")
     )
     assert verdict["summary"] == (
         "2 ranks on 2 nodes trained together (gloo): 200 samples/s, 9 checks in 3 stages and 3 s (quick);"
@@ -101,7 +101,7 @@ def test_a_run_that_is_not_healthy_is_not_accepted(change: dict[int, Any], launc
     plan = a_plan({"node1": 1, "node2": 1})
     events = events_of(plan, change)
     for accept in (False, True):
-        past = baseline.Past(run="r", accept=accept)
+        past = baseline.AcceptanceHistory(run="r", accept=accept)
         verdict, _, book = judge.concluded(reports_of(plan, events), {"findings": launch}, events, past)
         assert book is None
         assert [one["status"] for one in verdict["findings"] if one["id"] == "smoke.accepted"] == ["fail"] * accept

@@ -37,7 +37,7 @@ def good_equality(rank: int, world_size: int) -> dict[str, Any]:
     return {"runs": [{"dtype": dtype, "accumulation": parts, **copy.deepcopy(run)} for dtype, parts in ways]}
 
 
-def shard(rank: int, world_size: int, case: sampling.Case) -> dict[str, Any]:
+def shard(rank: int, world_size: int, case: sampling.SamplerCase) -> dict[str, Any]:
     """As DistributedSampler deals them out."""
     order = list(range(case.size))
     if case.shuffle:
@@ -49,8 +49,8 @@ def shard(rank: int, world_size: int, case: sampling.Case) -> dict[str, Any]:
 
 def good_sampling(rank: int, world_size: int) -> dict[str, Any]:
     size = SAMPLES * world_size + 1
-    listed = [sampling.Case(size, drop, True, epoch) for drop in (False, True) for epoch in (0, 1)]
-    listed.append(sampling.Case(size, False, False, 0))
+    listed = [sampling.SamplerCase(size, drop, True, epoch) for drop in (False, True) for epoch in (0, 1)]
+    listed.append(sampling.SamplerCase(size, False, False, 0))
     counted = {"size": size, "total": size, "correct": len(range(0, size, 3)), "with_padding": size + world_size - 1}
     return {"shards": [shard(rank, world_size, case) for case in listed], "repeats": True, "evaluation": counted}
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from acting import Programs, World
 from launch_shapes import facts_of_a_fit_node
-from muster.network.known_hosts import Key
-from muster.network.trust import Row
+from muster.network.known_hosts import HostKey
+from muster.network.trust import HostKeyDecision
 from muster_controller.members.onboarding import ONBOARDING
-from muster_controller.network.trusting import Trusted
+from muster_controller.network.trusting import HostKeyChanges
 from muster_controller.playbook.node_error import NodeError
 
 if TYPE_CHECKING:
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
     import pytest
 
-KEY = Key("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIEp/Kq7JMActy0Ycv8l1qWR2g4GfKuM2DG18jTlwgPIa")
+KEY = HostKey("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIEp/Kq7JMActy0Ycv8l1qWR2g4GfKuM2DG18jTlwgPIa")
 UNKNOWN = "its host key is not pinned yet, so that nobody logs in there with --check: what would change on it is not"
 
 
 class Contact:
     """New nodes that show the host keys that a test lists; whoever logs in is let in, unless `why` says otherwise."""
 
-    def __init__(self, world: World, patch: pytest.MonkeyPatch, rows: list[Row], **why: str) -> None:
+    def __init__(self, world: World, patch: pytest.MonkeyPatch, rows: list[HostKeyDecision], **why: str) -> None:
         self.world = world
         self.asked: list[str] = []
         self.given: tuple[str, dict[str, Any]] = ("", {})
         action = world.action("onboard_contact", nodes=[])
         where = action.work.__globals__
 
-        def compare(_action: Any, _vars: Any, names: list[str], project: str, **given: Any) -> Trusted:
+        def compare(_action: Any, _vars: Any, names: list[str], project: str, **given: Any) -> HostKeyChanges:
             assert names == [row.node for row in rows]
             self.given = project, given
-            return Trusted(rows, project, "", "new")
+            return HostKeyChanges(rows, project, "", "new")
 
         def met(connections: dict[str, Any]) -> dict[str, str]:
             self.asked += connections
@@ -51,8 +51,8 @@ class Contact:
         return self.world.run("onboard_contact", nodes=self.nodes, **options)
 
 
-def row(node: str, state: str = "new", action: str = "ask", why: str = "") -> Row:
-    return Row(node, "203.0.113.9", state, action, KEY if action else None, why=why)
+def row(node: str, state: str = "new", action: str = "ask", why: str = "") -> HostKeyDecision:
+    return HostKeyDecision(node, "203.0.113.9", state, action, KEY if action else None, why=why)
 
 
 def test_new_nodes_are_met_and_the_others_refused(

@@ -11,7 +11,7 @@ import pytest
 from cases import document_of
 from muster.inspect.facts import facts
 from muster_controller.road.looks_kept import KeptLooks
-from muster_controller.road.role_looks import Judged, RoleLooks
+from muster_controller.road.role_looks import RoleDecisions, RoleLooks
 from paths import ROOT
 
 if TYPE_CHECKING:
@@ -231,7 +231,9 @@ def test_all_nodes_are_looked_at_at_once_and_once_in_a_run(world: World, monkeyp
 
 def test_roles_come_where_a_look_gives_a_reason(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = Looks(monkeypatch, {"node1": {}})
-    monkeypatch.setattr(RoleLooks, "judge", lambda *_: Judged({"cluster_hosts": {"node2": ["it lacks a name"]}}, ["x"]))
+    monkeypatch.setattr(
+        RoleLooks, "judge", lambda *_: RoleDecisions({"cluster_hosts": {"node2": ["it lacks a name"]}}, ["x"])
+    )
     found = world.run("role_looks", step="network")
     assert (found["content"], found["looked_at"], found["warnings"]) == (["node1", "node3"], ["node2", "node3"], ["x"])
     assert (found["needed"]["cluster_hosts"], looks.forgotten, looks.wrote) == (["node2"], ["node2"], 1)

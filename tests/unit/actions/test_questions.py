@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from acting import Programs, World
 from launch_shapes import a_plan
-from muster.drift import checks
+from muster.drift import judge
 from muster.drift.judge import Drifted, Looked
-from muster.drift.model import Difference, Origin, Subject
-from muster_controller.drift.drifting import Drifting, Look
-from muster_controller.drift.steps_run import Ended
+from muster.drift.model import DriftDifference, Origin, Subject
+from muster_controller.drift.drifting import Drifting, DriftReport
+from muster_controller.drift.steps_run import StepsOutcome
 from muster_controller.launch.elsewhere import packed
 from muster_controller.playbook.node_error import NodeError
 
@@ -119,21 +119,21 @@ def test_launches_are_listed_with_their_last_lines(
 # ---------------------------------------------------------------- drift
 
 
-SERVICE = Difference("node1", checks.UNIT, "ssh.service is stopped", tag="network")
-CONTENT = Difference("node2", checks.CONTENT, "torch was changed", tag="pytorch", subjects=(Subject("part", "x"),))
+SERVICE = DriftDifference("node1", judge.UNIT, "ssh.service is stopped", tag="network")
+CONTENT = DriftDifference("node2", judge.CONTENT, "torch was changed", tag="pytorch", subjects=(Subject("part", "x"),))
 
 
 class Drift:
     """Nodes of which a test says what differs at each look. ran: the steps that were run for a repair."""
 
-    def __init__(self, world: World, patch: pytest.MonkeyPatch, *looks: Look) -> None:
+    def __init__(self, world: World, patch: pytest.MonkeyPatch, *looks: DriftReport) -> None:
         self.world, self.looks, self.ran = world, list(looks), list[tuple[Any, ...]]()
         self.code = 0
 
-        def run(_: Any, tags: Any, limit: str, **more: Any) -> Ended:
+        def run(_: Any, tags: Any, limit: str, **more: Any) -> StepsOutcome:
             assert (more["check"], more["variables"]) == (False, {"installed_parts": ["environment", "named"]})
             self.ran.append((list(tags), limit))
-            return Ended([], self.code, "its disk is full")
+            return StepsOutcome([], self.code, "its disk is full")
 
         patch.setattr(Drifting, "look", lambda *_: self.looks.pop(0) if len(self.looks) > 1 else self.looks[0])
         patch.setitem(world.action("drift").work.__globals__, "run_steps", run)
@@ -148,10 +148,10 @@ class Drift:
         return found
 
 
-def differs(*differences: Difference, **nodes: Looked) -> Look:
+def differs(*differences: DriftDifference, **nodes: Looked) -> DriftReport:
     good = {name: Looked("", {}, "", ()) for name in ("node1", "node2", "node3")}
     records = {"node1": {"at": 7, "by": "anna@ctl", "run": RUN}}
-    return Look([Drifted(one, Origin()) for one in differences], {**good, **nodes}, records)
+    return DriftReport([Drifted(one, Origin()) for one in differences], {**good, **nodes}, records)
 
 
 def test_drift_is_shown_and_kept(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

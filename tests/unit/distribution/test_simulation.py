@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster.distribution.lines import lines
-from muster_node.distribution.fetching import ASKED_AT_ONCE
-from muster_node.distribution.pace import Pace
+from muster_node.distribution.fetching import ASKED_AT_ONCE, TransferPace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +31,7 @@ class Node:
     down: float = 1.0
     givers: list[str] = field(default_factory=list)
     came: float = 0.0
-    pace: Pace = field(default_factory=lambda: Pace(PIECES))
+    pace: TransferPace = field(default_factory=lambda: TransferPace(PIECES))
     turn: int = 1
     dead: bool = False
     waits: int = 0

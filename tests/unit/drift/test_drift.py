@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cases import cases
-from muster.drift import checks, installed, judge, plans, repair, results, table
-from muster.drift.model import Difference, History, Origin, Subject
+from muster.drift import installed, judge, plans, repair, results, table
+from muster.drift.model import DriftDifference, History, Origin, Subject
 from muster.drift.origin import origin
 
 if TYPE_CHECKING:
-    from muster.verdict.finding import Fix
+    from muster.verdict.finding import FindingFix
 
-BY_ID = {check.id: check for check in checks.CHECKS}
+BY_ID = {check.id: check for check in judge.CHECKS}
 ORDER = ("baseline", "network", "gpu_stack", "pytorch")
 NOTHING_SAID: dict[str, Any] = {"changed": True, "failed": False, "unreachable": False}
 
 
-def difference(given: dict[str, Any]) -> Difference:
+def difference(given: dict[str, Any]) -> DriftDifference:
     subjects = tuple(
         Subject(*each.split(" ", 1)) if " " in each else Subject(each, "") for each in given.get("subjects", ())
     )
     kept = {name: value for name, value in given.items() if name not in ("id", "subjects")}
-    return Difference(**{"node": "node1", "what": "it", **kept}, check=BY_ID[given["id"]], subjects=subjects)
+    return DriftDifference(**{"node": "node1", "what": "it", **kept}, check=BY_ID[given["id"]], subjects=subjects)
 
 
 @cases(__file__, "differences")
@@ -89,7 +89,7 @@ def test_a_version_that_no_step_puts_back_is_put_back_by_hand() -> None:
     assert repair.by_hand(difference({**given, "subjects": ["package linux-image-6.8"]})) == ""
 
 
-def finding(identity: str, found: Origin, tag: str = "") -> tuple[str, Fix]:
+def finding(identity: str, found: Origin, tag: str = "") -> tuple[str, FindingFix]:
     one = judge.finding(judge.Drifted(difference({"id": identity, "tag": tag}), found))
     return one.status, one.fix
 
@@ -119,7 +119,7 @@ def test_a_node_that_is_down_is_unknown_and_passes_nothing() -> None:
 def test_without_a_record_what_was_installed_is_not_looked_for() -> None:
     said = [*judge.findings([], {"node1": judge.Looked(no_record="nothing was written down yet")})]
     skipped = [one["id"] for one in said if isinstance(one, dict)]
-    assert skipped == [check.id for check in checks.OF_THE_RECORD]
+    assert skipped == [check.id for check in judge.OF_THE_RECORD]
     assert {one.status for one in said if not isinstance(one, dict)} == {"pass"}
 
 

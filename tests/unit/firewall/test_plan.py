@@ -19,7 +19,7 @@ from firewall_looks import LOOKS
 from muster.firewall import judge
 from muster.firewall import look as firewall_look
 from muster.firewall import plan as firewall_plan
-from muster.firewall.model import Allowed, Request, RequestError
+from muster.firewall.model import Allowed, FirewallRequest, FirewallRequestError
 
 if TYPE_CHECKING:
     from muster.verdict.finding import Finding
@@ -35,7 +35,7 @@ PLACES = {
 }
 
 
-def look_of(case: dict[str, Any]) -> firewall_look.Look:
+def look_of(case: dict[str, Any]) -> firewall_look.FirewallState:
     raw = copy.deepcopy(LOOKS[case["look"]])
     for edit in case.get("edits", []):
         *folders, name = PLACES[edit["of"]]
@@ -53,13 +53,13 @@ def look_of(case: dict[str, Any]) -> firewall_look.Look:
     return firewall_look.read_look(raw)
 
 
-def request_of(given: dict[str, Any], peers: int = 2) -> Request:
+def request_of(given: dict[str, Any], peers: int = 2) -> FirewallRequest:
     allowed = [
         Allowed((entry["port"],) * 2, ("tcp",), tuple(entry["from"]), "metrics") for entry in given.get("allowed", [])
     ]
     addresses = {f"node{number}": f"10.0.{number // 200}.{10 + number % 200}" for number in range(2, peers + 2)}
     ports = (32768, 40959), (29400, 29599), 29500
-    return Request(
+    return FirewallRequest(
         "node1",
         "10.0.0.11",
         {} if given.get("leaves") else addresses,
@@ -70,7 +70,7 @@ def request_of(given: dict[str, Any], peers: int = 2) -> Request:
     )
 
 
-def step_in_words(step: firewall_plan.Step) -> str:
+def step_in_words(step: firewall_plan.FirewallStep) -> str:
     if "run" in step:
         return " ".join(step["run"])
     return f"write {step['write']}" if "write" in step else f"remove {step['remove']}"
@@ -84,7 +84,7 @@ def undo_in_words(step: firewall_plan.Undo) -> str:
 def test_plan(case: dict[str, Any]) -> None:
     look, request = look_of(case), request_of(case.get("request", {}))
     if "refusal" in case:
-        with pytest.raises(RequestError) as refusal:
+        with pytest.raises(FirewallRequestError) as refusal:
             firewall_plan.make_plan(request, look)
         assert str(refusal.value) == case["refusal"]
         return

@@ -24,7 +24,7 @@ from gpu_looks import look_of, printed, text_of
 from muster.gpu_info.facts import facts
 from muster.health import gpu
 from muster.health.gpu_readings import NO_VALUE
-from muster.verdict.check import Judged, collect
+from muster.verdict.check import CheckResults, collect
 from recordings import RECORDED, provenance
 
 HERE = Path(__file__).parent
@@ -57,7 +57,7 @@ def part(whole: Any, wanted: Any) -> Any:
     return whole
 
 
-def judged(seen: dict[str, Any], request: dict[str, Any]) -> Judged:
+def judged(seen: dict[str, Any], request: dict[str, Any]) -> CheckResults:
     facts_of_node = {"gpu": seen}
     said = collect(gpu.judge(facts_of_node, request))
     said.findings.extend(collect(gpu.conclude(said, facts_of_node, request)).findings)

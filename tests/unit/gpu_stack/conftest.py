@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from cases import document_of
-from muster.gpu_stack.table import Table
+from muster.gpu_stack.table import VersionsTable
 
 PROJECT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="session")
-def table() -> Table:
-    return Table(document_of(PROJECT / "roles/gpu_stack/files/versions.yml"))
+def table() -> VersionsTable:
+    return VersionsTable(document_of(PROJECT / "roles/gpu_stack/files/versions.yml"))

@@ -10,14 +10,14 @@ from typing import Any
 
 from cases import cases
 from muster.gpu_stack import container_engine
-from muster.gpu_stack.container_engine import PROGRAMS, Seen
+from muster.gpu_stack.container_engine import PROGRAMS, ContainerEngineState
 
 
 @cases(__file__, "container_engine")
 def test_plan(case: dict[str, Any]) -> None:
     given = {"answers": True, "programs": [PROGRAMS[case["seen"]["engine"]]], **case["seen"]}
     given |= {name: frozenset(given.get(name, ())) for name in ("programs", "runtimes")}
-    seen = Seen(**{**given, "containers": tuple(given.get("containers", ()))})
+    seen = ContainerEngineState(**{**given, "containers": tuple(given.get("containers", ()))})
     plan = container_engine.make_plan(seen)
     assert [" ".join(step.argv) for step in plan.steps] == case.get("steps", [])
     assert plan.differences == case.get("differences", [])

@@ -9,15 +9,15 @@ from typing import Any
 
 from cases import cases
 from muster.gpu_stack import cuda_toolkits
-from muster.gpu_stack.cuda_toolkits import Folder, Seen
+from muster.gpu_stack.cuda_toolkits import ToolkitFolder, ToolkitsState
 
 
-def seen_of(given: dict[str, Any]) -> Seen:
+def seen_of(given: dict[str, Any]) -> ToolkitsState:
     folders = {
-        version: Folder(version not in given.get("by_hand", []), said or "", "" if said else "nvcc is not there")
+        version: ToolkitFolder(version not in given.get("by_hand", []), said or "", "" if said else "nvcc is not there")
         for version, said in given.get("toolkits", {}).items()
     }
-    return Seen(folders, given.get("link", ""), given.get("target", ""), given.get("folder_instead", False))
+    return ToolkitsState(folders, given.get("link", ""), given.get("target", ""), given.get("folder_instead", False))
 
 
 @cases(__file__, "cuda_toolkits")
@@ -40,4 +40,4 @@ def test_versions_are_compared_by_their_numbers() -> None:
 
 def test_what_a_real_compiler_says() -> None:
     said = "Cuda compilation tools, release 13.0, V13.0.88\nBuild cuda_13.0.r13.0/compiler.36424714_0\n"
-    assert Folder(nvcc=said).release == "13.0"
+    assert ToolkitFolder(nvcc=said).release == "13.0"

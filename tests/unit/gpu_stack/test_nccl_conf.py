@@ -13,7 +13,7 @@ import pytest
 
 from cases import cases
 from muster.gpu_stack import nccl_conf, nccl_ib
-from muster.gpu_stack.nccl_conf import Interface, Seen
+from muster.gpu_stack.nccl_conf import NcclInterface, NcclNodeFacts
 from muster.gpu_stack.nccl_ib import Options, RdmaPort
 
 PORT = ("device", "port", "layer", "rate", "prefix", "slot", "pkeys")
@@ -33,11 +33,11 @@ def options_of(case: dict[str, Any]) -> Options:
     return Options(**given)
 
 
-def seen_of(case: dict[str, Any]) -> Seen:
-    return Seen(
+def seen_of(case: dict[str, Any]) -> NcclNodeFacts:
+    return NcclNodeFacts(
         interfaces=(
-            *(Interface(name) for name in case.get("up", ["lo", "eth0"])),
-            *(Interface(name, up=False) for name in case.get("down", [])),
+            *(NcclInterface(name) for name in case.get("up", ["lo", "eth0"])),
+            *(NcclInterface(name, up=False) for name in case.get("down", [])),
         ),
         training=case.get("training", "eth0"),
         ports=(

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from cases import cases, document_of
-from muster.gpu_stack.rdma import Request, Seen, Table, decide, describe, request_problems
+from muster.gpu_stack.rdma import RdmaNodeFacts, RdmaRequest, RdmaTable, decide, describe, request_problems
 from muster.inspect.rdma import rdma_facts
 
 NAMES = document_of(Path(__file__).parents[3] / "roles/rdma/vars/main.yml")
-TABLE = Table(
+TABLE = RdmaTable(
     packages=tuple(NAMES["_rdma_packages"]),
     doca=tuple(NAMES["_rdma_doca_packages"]),
     modules=tuple(NAMES["_rdma_modules"]),
@@ -45,7 +45,7 @@ def test_what_a_node_is_given(case: dict[str, Any]) -> None:
     look = {**copy.deepcopy(LOOK), **case.get("look", {})}
     facts = rdma_facts(look)
     seen = {"has_gpus": True, "distribution": "ubuntu", **case.get("node", {})}
-    part = decide(TABLE, Request(**case.get("request", {})), Seen("node1", facts, **seen))
+    part = decide(TABLE, RdmaRequest(**case.get("request", {})), RdmaNodeFacts("node1", facts, **seen))
     expected = case["expect"]
     assert part.source == expected.get("source", "")
     assert list(part.packages) == expected.get("packages", [])
@@ -57,7 +57,7 @@ def test_what_a_node_is_given(case: dict[str, Any]) -> None:
 
 
 def test_nobody_looked() -> None:
-    assert not decide(TABLE, Request(), Seen("node1", None, has_gpus=True)).is_due
+    assert not decide(TABLE, RdmaRequest(), RdmaNodeFacts("node1", None, has_gpus=True)).is_due
 
 
 @pytest.mark.parametrize(

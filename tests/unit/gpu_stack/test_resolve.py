@@ -10,13 +10,13 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from cases import cases
-from muster.gpu_stack.model import Request, Seen
+from muster.gpu_stack.model import StackNodeFacts, StackRequest
 from muster.gpu_stack.report import drivers
 from muster.gpu_stack.resolve import resolve
 
 if TYPE_CHECKING:
-    from muster.gpu_stack.model import NodeStack, Stack
-    from muster.gpu_stack.table import Table
+    from muster.gpu_stack.model import NodeStack, ResolvedStack
+    from muster.gpu_stack.table import VersionsTable
 
 TODAY = "2026-11-21"
 NODE = {"system": "ubuntu-24.04", "secure_boot": False}
@@ -24,9 +24,9 @@ PARTS = ("pins", "driver", "fabric", "headers", "cuda", "nccl", "containers", "d
 
 
 @cases(__file__, "resolve")
-def test_case(case: dict[str, Any], table: Table) -> None:
-    request = Request(**{"torch": "2.13.0", **_tuples(case.get("request", {}))})
-    nodes = [Seen(node=name, **_tuples({**NODE, **known})) for name, known in case["nodes"].items()]
+def test_case(case: dict[str, Any], table: VersionsTable) -> None:
+    request = StackRequest(**{"torch": "2.13.0", **_tuples(case.get("request", {}))})
+    nodes = [StackNodeFacts(node=name, **_tuples({**NODE, **known})) for name, known in case["nodes"].items()]
     stack = resolve(table, request, nodes, date.fromisoformat(case.get("today", TODAY)))
     told = _in_words(stack)
     expected = case["expect"]
@@ -44,7 +44,7 @@ def _tuples(given: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
 
 
-def _in_words(stack: Stack) -> dict[str, Any]:
+def _in_words(stack: ResolvedStack) -> dict[str, Any]:
     return {
         "torch": f"{stack.torch}+{stack.variant}",
         "index": stack.index,

@@ -15,7 +15,7 @@ from cases import cases, document_of
 from muster.inspect import cluster
 from muster.inspect import node as inspect_node
 from muster.inspect.facts import facts
-from muster.inspect.node import Node
+from muster.inspect.node import InspectedNode
 from muster.inspect.table import WIDTH, outcome, report
 from muster.verdict.finding import with_fix
 
@@ -58,7 +58,7 @@ def set_fact(seen: dict[str, Any], dotted: str, value: Any) -> None:
         seen[last] = value
 
 
-def nodes_of(case: dict[str, Any]) -> list[Node]:
+def nodes_of(case: dict[str, Any]) -> list[InspectedNode]:
     given = {name: changes or {} for name, changes in case["nodes"].items()}
     addresses = {name: f"10.0.0.{number}" for number, name in enumerate(given, 1)}
     requests = {
@@ -72,7 +72,7 @@ def nodes_of(case: dict[str, Any]) -> list[Node]:
             assert seen is not None
             set_fact(seen, dotted, value)
         peers = {peer: request["cluster_address"] for peer, request in requests.items() if peer != name}
-        nodes.append(Node(name, requests[name], seen, changes.get("why", ""), PLATFORMS, peers))
+        nodes.append(InspectedNode(name, requests[name], seen, changes.get("why", ""), PLATFORMS, peers))
     return nodes
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cases import cases, document_of
-from muster.inventory import CLUSTER_WIDE, Inventory, Node, problems
+from muster.inventory import CLUSTER_WIDE, Inventory, InventoryNode, problems
 from muster.inventory.options import options_of
 
 ROOT = Path(__file__).parents[3]
@@ -81,11 +81,11 @@ DEFAULTS = {
 }
 
 
-def node(name: str, given: dict[str, Any], common: dict[str, Any]) -> Node:
+def node(name: str, given: dict[str, Any], common: dict[str, Any]) -> InventoryNode:
     errors = given.get("errors", {})
     variables = {**DEFAULTS, **common, **given.get("variables", {})}
     variables.setdefault("cluster_address", variables.get("ansible_host", name))
-    return Node(
+    return InventoryNode(
         name,
         {key: value for key, value in variables.items() if key not in errors},
         errors,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.inventory_file.for_all import assign, assign_to_group, has, is_of_a_group
+from muster.inventory_file.changes import assign_for_all, assign_to_group, has_for_all, is_of_a_group
 from muster.inventory_file.tree import CannotEditError
 from muster_controller.inventory.yaml_parts import LANGUAGE
 
@@ -13,21 +13,21 @@ NAME = "cluster_torch_version"
 
 def test_where_it_stands_one_line_changes() -> None:
     text = 'a: 1  # of ours\ncluster_torch_version: "2.0.0"  # accepted\n\n# the end\n'
-    assert has(text, NAME, LANGUAGE)
-    assert assign(text, NAME, "2.1.0", LANGUAGE) == text.replace("2.0.0", "2.1.0")
+    assert has_for_all(text, NAME, LANGUAGE)
+    assert assign_for_all(text, NAME, "2.1.0", LANGUAGE) == text.replace("2.0.0", "2.1.0")
 
 
 def test_in_a_file_of_comments_it_stands_below_the_one_that_shows_it() -> None:
     text = '# Release of PyTorch.\n# cluster_torch_version: "2.13.0"\n\n# another: 1\n'
-    assert not has(text, NAME, LANGUAGE)
+    assert not has_for_all(text, NAME, LANGUAGE)
     wanted = text.replace('"2.13.0"\n', '"2.13.0"\ncluster_torch_version: "2.1.0"\n')
-    assert assign(text, NAME, "2.1.0", LANGUAGE) == wanted
-    assert assign("# nothing", NAME, "2.1.0", LANGUAGE) == '# nothing\ncluster_torch_version: "2.1.0"\n'
-    assert assign("", NAME, "2.1.0", LANGUAGE) == 'cluster_torch_version: "2.1.0"\n'
+    assert assign_for_all(text, NAME, "2.1.0", LANGUAGE) == wanted
+    assert assign_for_all("# nothing", NAME, "2.1.0", LANGUAGE) == '# nothing\ncluster_torch_version: "2.1.0"\n'
+    assert assign_for_all("", NAME, "2.1.0", LANGUAGE) == 'cluster_torch_version: "2.1.0"\n'
 
 
 def test_a_version_of_a_driver_stays_text() -> None:
-    assert assign("a: 1\n", "gpu_stack_driver", "580", LANGUAGE) == 'a: 1\ngpu_stack_driver: "580"\n'
+    assert assign_for_all("a: 1\n", "gpu_stack_driver", "580", LANGUAGE) == 'a: 1\ngpu_stack_driver: "580"\n'
 
 
 def test_in_the_variables_of_a_group() -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from cases import cases
-from muster.launch.answers import UnusableError, reader
+from muster.launch.answers import reader
 from muster.launch.failure import NodeReport, first_failure
+from muster.verdict.reading import UnusableError
 
 READ = reader({"nodes": [{"node": "node1", "ranks": [0, 1]}, {"node": "node2", "ranks": [2, 3]}]})
 LOOK: dict[str, Any] = {

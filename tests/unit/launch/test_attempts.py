@@ -13,13 +13,13 @@ import pytest
 from cases import cases
 from launch_shapes import LAUNCH_ID, UNIT, a_plan
 from muster.launch import attempts, fit
-from muster.launch.answers import UnusableError
 from muster.launch.attempts import Attempt, Seat
 from muster.launch.endings import Ending
 from muster.launch.failure import NodeReport
 from muster.launch.options import LaunchOptions
 from muster.launch.outcome import Left, Record, judge
 from muster.launch.watch import Decision
+from muster.verdict.reading import UnusableError
 
 PLAN = a_plan()
 RAISED = f"""Traceback (most recent call last):

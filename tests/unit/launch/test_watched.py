@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from muster.launch import watched
-from muster.launch.answers import UnusableError
 from muster.launch.catalogue import CATALOGUE
 from muster.launch.endings import Ending
 from muster.launch.manager import USER, Whose
@@ -17,6 +16,7 @@ from muster.launch.outcome import CLUSTER
 from muster.verdict.check import Check
 from muster.verdict.commands import Terminal
 from muster.verdict.finding import Finding, add_up
+from muster.verdict.reading import UnusableError
 
 FIRST, SECOND = "20261123-093142-1df3", "20261123-093301-77a0"
 FOUND: dict[str, Any] = {

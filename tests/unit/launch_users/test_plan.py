@@ -12,12 +12,21 @@ import pytest
 
 from cases import cases
 from muster.launch_users import files
-from muster.launch_users.model import GROUP, Manager, Plan, Record, Request, Seen, SeenUser, User
+from muster.launch_users.model import (
+    GROUP,
+    LaunchUser,
+    LaunchUsersPlan,
+    LaunchUsersRequest,
+    LaunchUsersState,
+    Record,
+    SeenUser,
+    UserManager,
+)
 from muster.launch_users.plan import make_plan
 from muster.launch_users.request import users_of
 
 ROOT_MAY_RAISE = -1
-ANNA = User("anna")
+ANNA = LaunchUser("anna")
 LIMITS = {"memlock": ANNA.memlock, "nofile": ANNA.nofile, "tasks": ANNA.tasks}
 ALL = {"started": 1000.0, "in_group": True, "memlock": ["inf", "inf"], "nofile": [65536, 1048576]}
 HERS: dict[str, Any] = {
@@ -32,11 +41,11 @@ NOTED: dict[str, Any] = {"group": True, "users": {"anna": {"uid": 2001, "member"
 TORCHRUN = "/opt/muster/pytorch/current/bin/torchrun"
 
 
-def manager_of(given: dict[str, Any] | None) -> Manager | None:
+def manager_of(given: dict[str, Any] | None) -> UserManager | None:
     if given is None:
         return None
     memlock, nofile = ((float(given[name][0]), float(given[name][1])) for name in ("memlock", "nofile"))
-    return Manager(given["started"], given["in_group"], memlock, nofile, given.get("unit_nofile", 65536))
+    return UserManager(given["started"], given["in_group"], memlock, nofile, given.get("unit_nofile", 65536))
 
 
 def user_of(given: dict[str, Any]) -> SeenUser:
@@ -55,10 +64,10 @@ def files_of(record: Record, gpus: int) -> dict[str, str]:
     }
 
 
-def seen_of(given: dict[str, Any]) -> Seen:
+def seen_of(given: dict[str, Any]) -> LaunchUsersState:
     if given.get("bare"):
         users = {name: user_of(user) for name, user in given["users"].items()}
-        return Seen(users=users, capabilities=ROOT_MAY_RAISE)
+        return LaunchUsersState(users=users, capabilities=ROOT_MAY_RAISE)
     noted = {"group": True, "users": {**NOTED["users"], **given.get("noted", {})}}
     record = files.record_of(files.record_text(files.record_of(json_of(noted))))
     texts = files_of(record, 0)
@@ -66,7 +75,7 @@ def seen_of(given: dict[str, Any]) -> Seen:
     accounts: dict[str, dict[str, Any]] = {"anna": {**HERS, "manager": ALL}}
     for name, more in given.get("users", {}).items():
         accounts[name] = {**accounts.get(name, {}), **more}
-    return Seen(
+    return LaunchUsersState(
         users={name: user_of(user) for name, user in accounts.items()},
         record=record,
         group=True,
@@ -84,7 +93,7 @@ def json_of(value: Any) -> str:
     return json.dumps(value)
 
 
-def done(plan: Plan) -> dict[str, Any]:
+def done(plan: LaunchUsersPlan) -> dict[str, Any]:
     """What a plan does, without what it leaves."""
     names = (
         *("make_group", "join", "link", "reload", "seats", "folders", "linger", "restart", "end_linger", "leave"),
@@ -98,7 +107,9 @@ def done(plan: Plan) -> dict[str, Any]:
 
 @cases(__file__, "make_plan")
 def test_make_plan(case: dict[str, Any]) -> None:
-    request = Request(users_of(case.get("request", ["anna"]), LIMITS), torchrun=TORCHRUN, gpus=case.get("gpus", 0))
+    request = LaunchUsersRequest(
+        users_of(case.get("request", ["anna"]), LIMITS), torchrun=TORCHRUN, gpus=case.get("gpus", 0)
+    )
     plan = make_plan(request, seen_of(case.get("seen", {})))
     assert plan.problems == case.get("problems", [])
     assert done(plan) == case.get("done", {})
@@ -120,7 +131,7 @@ def test_what_was_noted_by_others_is_refused(text: str) -> None:
 
 
 def test_limits_are_in_the_units_of_each_file() -> None:
-    user = User("ben", memlock="64G", nofile="4096:8192", tasks="500")
+    user = LaunchUser("ben", memlock="64G", nofile="4096:8192", tasks="500")
     assert files.limits_text([user]).splitlines()[1:] == [
         "ben soft memlock 67108864",
         "ben hard memlock 67108864",
@@ -128,6 +139,6 @@ def test_limits_are_in_the_units_of_each_file() -> None:
         "ben hard nofile 8192",
     ]
     assert files.manager_text(user).splitlines()[1:] == ["[Service]", "LimitMEMLOCK=64G", "LimitNOFILE=4096:8192"]
-    conf = files.user_conf_text([user, User("anna", nofile="5000")])
+    conf = files.user_conf_text([user, LaunchUser("anna", nofile="5000")])
     assert conf.splitlines()[1:] == ["[Manager]", "DefaultLimitNOFILE=5000:8192"]
     assert files.slice_text(user).splitlines()[1:] == ["[Slice]", "TasksMax=500"]

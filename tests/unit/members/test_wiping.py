@@ -11,13 +11,13 @@ import yaml
 
 from cases import cases
 from muster.members.wiping import (
-    Account,
-    Request,
-    Seen,
-    SeenAccount,
-    SeenFile,
     SeenTree,
     Tree,
+    WipeAccountState,
+    WipedAccount,
+    WipeFileState,
+    WipeRequest,
+    WipeState,
     make_plan,
     paths_above,
     still_there,
@@ -30,17 +30,17 @@ ROLES = ROOT / "roles"
 OF_THE_DRIVER = re.compile(r"/etc/apt/preferences\.d/|/etc/modprobe\.d/")
 
 
-def request_of(given: dict[str, Any]) -> Request:
+def request_of(given: dict[str, Any]) -> WipeRequest:
     trees = tuple(Tree(**{**tree, "only": tuple(tree.get("only", ()))}) for tree in given.get("trees", ()))
-    return Request(trees, Account(**given["account"]) if "account" in given else None)
+    return WipeRequest(trees, WipedAccount(**given["account"]) if "account" in given else None)
 
 
 @cases(__file__, "wiping")
 def test_wiping(case: dict[str, Any]) -> None:
-    seen = Seen(
-        files={path: SeenFile(**one) for path, one in case.get("files", {}).items()},
+    seen = WipeState(
+        files={path: WipeFileState(**one) for path, one in case.get("files", {}).items()},
         trees={path: SeenTree(**one) for path, one in case.get("trees", {}).items()},
-        account=SeenAccount(**case["account"]) if "account" in case else None,
+        account=WipeAccountState(**case["account"]) if "account" in case else None,
         units=case.get("units", {}),
         work=case.get("work", ()),
     )

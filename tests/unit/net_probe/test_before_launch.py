@@ -9,6 +9,7 @@ import pytest
 from launch_shapes import a_plan
 from muster.net_probe import before_launch
 from muster.verdict.finding import with_fix
+from muster.verdict.reading import UnusableError
 
 PORT = 29500
 PLAN = a_plan(3, entry={"interface": "eth0"})
@@ -154,7 +155,7 @@ def test_somebody_who_took_the_port_meanwhile_is_named() -> None:
     ],
 )
 def test_an_answer_that_says_not_what_listens_is_of_no_use(answer: Any) -> None:
-    with pytest.raises(ValueError, match="what listens"):
+    with pytest.raises(UnusableError, match="expected"):
         before_launch.read_served(answer)
 
 
@@ -175,7 +176,7 @@ def test_only_what_was_asked_for_is_taken_from_an_answer() -> None:
     link = found["links"]["node1"]
     assert link["ports"] == {"1": {"error": "", "seconds": 0.001, "greeting": None, "spoke": True}}
     assert (link["way"], link["sizes"]) == ("w" * 200, [])
-    with pytest.raises(ValueError, match="calls"):
+    with pytest.raises(UnusableError, match="calls"):
         before_launch.read_called({"links": 3}, {})
 
 

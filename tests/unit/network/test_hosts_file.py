@@ -14,14 +14,14 @@ import yaml
 
 from cases import cases
 from muster.network import hosts_file
-from muster.network.hosts_file import Cluster
+from muster.network.hosts_file import HostsRequest
 
 NODES = {"node1": "10.0.0.11", "node2": "10.0.0.12"}
 BLOCK = f"{hosts_file.BEGIN}\n10.0.0.11 node1\n10.0.0.12 node2\n{hosts_file.END}\n"
 
 
-def cluster_of(case: dict[str, Any]) -> Cluster:
-    return Cluster(case.get("nodes", NODES), case.get("own", "node1"), case.get("hostname", "node1"))
+def cluster_of(case: dict[str, Any]) -> HostsRequest:
+    return HostsRequest(case.get("nodes", NODES), case.get("own", "node1"), case.get("hostname", "node1"))
 
 
 def filled(text: str) -> str:
@@ -102,15 +102,15 @@ def test_cloud_init_is_set_up(instance: str, settings: list[str], modules: list[
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", " \n", "\n\n\n", "\t# x"])
 def test_every_foreign_byte_is_kept(end: str) -> None:
     foreign = f"# M\udcfcller \t\n\n10.9.9.9\tprinter  printer.lan\t# upstairs\nnot a line\n\x0c\n::1 localhost{end}"
-    cluster = Cluster(NODES, "node1", "node1")
+    cluster = HostsRequest(NODES, "node1", "node1")
     result = hosts_file.rewrite(foreign, cluster, ["node1"])
     assert result.text == foreign + ("" if end.endswith("\n") else "\n") + BLOCK
 
 
 def test_a_node_that_is_taken_out_of_the_inventory_leaves_no_trace() -> None:
     before = hosts_file.rewrite(
-        "127.0.0.1 localhost\n", Cluster({**NODES, "node3": "10.0.0.13"}, "node1", "node1"), ["node1"]
+        "127.0.0.1 localhost\n", HostsRequest({**NODES, "node3": "10.0.0.13"}, "node1", "node1"), ["node1"]
     )
-    after = hosts_file.rewrite(before.text, Cluster(NODES, "node1", "node1"), ["node1"])
+    after = hosts_file.rewrite(before.text, HostsRequest(NODES, "node1", "node1"), ["node1"])
     assert after.text == "127.0.0.1 localhost\n" + BLOCK
     assert after.reasons == ("its block still has 10.0.0.13 node3",)

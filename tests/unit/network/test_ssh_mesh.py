@@ -13,13 +13,13 @@ import pytest
 
 from cases import cases
 from muster.network import ssh_mesh, sshd
-from muster.network.ssh_mesh import Attempt, Member
+from muster.network.ssh_mesh import LoginAttempt, MeshMember
 
 IDENTITY = "/var/lib/muster/ssh/muster/id_ed25519"
 DROPIN = (Path(__file__).parents[3] / "roles/ssh_mesh/files/etc/ssh/sshd_config.d/90-muster.conf").read_text()
 
 
-def members(given: dict[str, dict[str, Any]]) -> list[Member]:
+def members(given: dict[str, dict[str, Any]]) -> list[MeshMember]:
     """One digit says it all: node 1 has the address 10.0.0.1, the key K1 and the host key H1."""
     found = []
     for name, own in given.items():
@@ -83,7 +83,7 @@ def test_what_is_written_is_forgotten_to_the_last_byte(case: dict[str, Any]) -> 
 @cases(__file__, "logins")
 def test_logins(case: dict[str, Any]) -> None:
     (peer,) = members({"node2": {}})
-    attempt = Attempt(peer, case["code"], case["said"], case.get("hostname", ""))
+    attempt = LoginAttempt(peer, case["code"], case["said"], case.get("hostname", ""))
     assert ssh_mesh.refusals("muster", [attempt]) == [f"node2: {why}" for why in case["refusals"]]
     assert ssh_mesh.passing(attempt) == case.get("tried_again", False)
 
@@ -93,7 +93,7 @@ def test_account(case: dict[str, Any]) -> None:
     account: dict[str, Any] = {"name": "muster", "home": "/home/muster", "shell": "/bin/bash", "groups": ["muster"]}
     account.update(case.get("account", {}))
     account["groups"] = tuple(account["groups"])
-    assert sshd.refusals(sshd.Account(**account), sshd.parse(case["sshd"])) == case["refusals"]
+    assert sshd.refusals(sshd.SshdAccount(**account), sshd.parse(case["sshd"])) == case["refusals"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 16, 17, 18, 40, 200])

@@ -18,7 +18,7 @@ from muster.network import known_hosts, trust
 from muster.verdict.commands import playbook
 
 if TYPE_CHECKING:
-    from muster.network.known_hosts import Key
+    from muster.network.known_hosts import HostKey
 
 HERE = Path(__file__).parent
 KEYS: dict[str, str] = document_of(HERE / "keys.yml")
@@ -27,7 +27,7 @@ PROJECT = "/lab/known_hosts"
 TRUST = "playbooks/trust.yml"
 
 
-def key(name: str) -> Key:
+def key(name: str) -> HostKey:
     found = known_hosts.key_of(KEYS[name])
     assert found
     return found
@@ -39,7 +39,7 @@ def spelt_out(text: str) -> str:
     return re.sub(r"\{([ABCE])\}", lambda found: KEYS[found[1]], text)
 
 
-def row_of(case: dict[str, Any]) -> trust.Row:
+def row_of(case: dict[str, Any]) -> trust.HostKeyDecision:
     """The decision; the node shows a key of a type only when it is asked for that type."""
     has = [key(name) for name in case.get("shows", ())]
     wanted = spelt_out(case.get("wanted", ""))
@@ -49,7 +49,7 @@ def row_of(case: dict[str, Any]) -> trust.Row:
         for entry in known_hosts.entries(spelt_out(text), path)
         if entry.names("10.0.0.3")
     ]
-    keys: list[Key] = []
+    keys: list[HostKey] = []
     asked: list[list[str]] = []
     while has and (types := trust.types_to_ask(keys, entries, wanted, asked)):
         asked.append(types)
@@ -196,7 +196,7 @@ def test_the_table_is_aligned_and_the_question_counts() -> None:
 )
 def test_the_last_line(states: list[str], said: str) -> None:
     rows = [
-        trust.Row(f"node{number}", "10.0.0.3:22", state, key=None if state == "no answer" else key("A"))
+        trust.HostKeyDecision(f"node{number}", "10.0.0.3:22", state, key=None if state == "no answer" else key("A"))
         for number, state in enumerate(states, start=1)
     ]
     assert trust.outcome(rows) == said

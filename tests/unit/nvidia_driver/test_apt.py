@@ -11,7 +11,7 @@ import pytest
 
 from cases import cases
 from muster.nvidia_driver.apt import (
-    Need,
+    PackageNeed,
     apt_words,
     complaints,
     fix_with,
@@ -35,7 +35,7 @@ def test_request(case: dict[str, Any]) -> None:
     everything = {**dict.fromkeys(values["names"], ""), **values["installed"]}
     values["offered"] = {name: (requested, version) for name, version in everything.items()}
     values["offered"].update({name: tuple(versions) for name, versions in case.get("offered", {}).items()})
-    need = Need(**values)
+    need = PackageNeed(**values)
     assert apt_words(need, case.get("late", [])) == case["words"]
     assert unmet(need) == case.get("unmet", [])
     answer = parse(case.get("out", ""), case.get("err", ""), case.get("code", 0))
@@ -169,10 +169,10 @@ def test_of_a_branch_the_newest_version_that_is_whole() -> None:
         "nvidia-open-580": ("580.178.04-1", "580.159.04-1", "580.126.20-1"),
         "nvidia-fabricmanager": ("615.71.09-1", "580.159.04-1", "580.126.20-1"),
     }
-    need = Need(tuple(offered), "nvidia", 580, {}, offered)
+    need = PackageNeed(tuple(offered), "nvidia", 580, {}, offered)
     assert newest_common(need) == "580.159.04"
-    assert newest_common(Need((), "nvidia", 580, {})) == ""
-    assert newest_common(Need(("nvidia-open-580",), "nvidia", 580, {})) == ""
+    assert newest_common(PackageNeed((), "nvidia", 580, {})) == ""
+    assert newest_common(PackageNeed(("nvidia-open-580",), "nvidia", 580, {})) == ""
 
 
 def test_what_apt_complains_of() -> None:

@@ -12,14 +12,14 @@ import pytest
 
 from cases import cases, document_of
 from muster.nvidia_driver import persistence
-from muster.nvidia_driver.model import File, Request, Seen
+from muster.nvidia_driver.model import DriverFile, DriverRequest, DriverState
 from muster.nvidia_driver.plan import make_plan, settle
 
 HERE = Path(__file__).parent
 RUNFILE = {"packages!": {}, "runfile": {"libraries": ["/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04"]}}
 FILES = (
-    File("/etc/modprobe.d/muster-nvidia.conf", "blacklist nouveau\n"),
-    File("/etc/apt/preferences.d/muster-nvidia-driver", "Package: nvidia-*\n", ("ubuntu", "debian")),
+    DriverFile("/etc/modprobe.d/muster-nvidia.conf", "blacklist nouveau\n"),
+    DriverFile("/etc/apt/preferences.d/muster-nvidia-driver", "Package: nvidia-*\n", ("ubuntu", "debian")),
 )
 
 
@@ -38,7 +38,7 @@ def laid_over(base: Any, changes: Any) -> Any:
     return result
 
 
-def seen_of(given: dict[str, Any]) -> Seen:
+def seen_of(given: dict[str, Any]) -> DriverState:
     stack = given["stack"]
     plain = {"held": False, "state": "installed"}
     stack["packages"] = {
@@ -52,7 +52,7 @@ def seen_of(given: dict[str, Any]) -> Seen:
         stack["files"].setdefault(persistence.DROP_IN, whole)
         if stack["files"][persistence.DROP_IN] == "missing":
             del stack["files"][persistence.DROP_IN]
-    return Seen(stack, given["gpus"], given["secure_boot"])
+    return DriverState(stack, given["gpus"], given["secure_boot"])
 
 
 def tuples(given: dict[str, Any]) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def tuples(given: dict[str, Any]) -> dict[str, Any]:
 def test_case(case: dict[str, Any]) -> None:
     base = document_of(HERE / "healthy.yml")
     given = laid_over(base, {"request": case.get("request", {}), "seen": case.get("seen", {})})
-    request = Request(files=FILES, **tuples(given["request"]))
+    request = DriverRequest(files=FILES, **tuples(given["request"]))
     plan = make_plan(request, seen_of(given["seen"]))
     wrong = settle(plan, request, case.get("stage", "look"))
     assert wrong == case.get("wrong", [])

@@ -52,7 +52,7 @@ def test_nobody_can_log_in(why: str, user: str, sentence: str | None) -> None:
 
 
 @pytest.mark.parametrize("judge", [contact.python_problem, lambda login: contact.sudo_problem(login, "x" * 1000)])
-def test_what_a_machine_says_is_bounded(judge: Callable[[contact.Login], str]) -> None:
+def test_what_a_machine_says_is_bounded(judge: Callable[[contact.FirstLogin], str]) -> None:
     long = f"muster.python {'9' * 9000}\nmuster.said {'x' * 9000}\n{'muster.other y' * 9000}"
     login = contact.read(f"muster.uid 0\nmuster.sudo 1\n{long}", PYTHON)
     assert login is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.onboard.lists import Line, aliases, chosen, commands, expand, hostfile
+from muster.onboard.lists import HostfileLine, aliases, chosen, commands, expand, hostfile
 
 
 @pytest.mark.parametrize(
@@ -47,10 +47,10 @@ def test_a_hostfile() -> None:
     text = "# ours\nnode9 10.0.0.9 slots=8  # new\n\n10.0.0.10\nnode11\nnode12 10.0.0.12 max_slots=9\n"
     assert hostfile(text) == (
         [
-            Line("node9", "10.0.0.9", 8, 2),
-            Line("10.0.0.10", "", 0, 4),
-            Line("node11", "", 0, 5),
-            Line("node12", "10.0.0.12", 0, 6),
+            HostfileLine("node9", "10.0.0.9", 8, 2),
+            HostfileLine("10.0.0.10", "", 0, 4),
+            HostfileLine("node11", "", 0, 5),
+            HostfileLine("node12", "10.0.0.12", 0, 6),
         ],
         [],
     )

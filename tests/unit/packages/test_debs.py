@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.packages.debs import Deb, Share, parse_uris, share
+from muster.packages.debs import Deb, DebShare, parse_uris, share
 
 A, B, C = (Deb(f"{name}_1_amd64.deb", 10, name * 64) for name in "abc")
 PRINTED = f"""\
@@ -32,24 +32,24 @@ def test_apt_is_asked_for_exactly_this_file() -> None:
 
 
 def test_the_first_node_downloads_everything_and_the_next_ones_nothing() -> None:
-    nothing_own = Share(others={"node2": (A, B)})
+    nothing_own = DebShare(others={"node2": (A, B)})
     assert share({"node2": [A, B], "node1": [A, B], "node3": [B, A]}) == {
-        "node2": Share(own=(A, B)),
+        "node2": DebShare(own=(A, B)),
         "node1": nothing_own,
-        "node3": Share(others={"node2": (B, A)}),
+        "node3": DebShare(others={"node2": (B, A)}),
     }
 
 
 def test_a_node_that_needs_more_downloads_that_alone() -> None:
     shares = share({"node1": [A, B], "node2": [A, C], "node3": [A, B, C]})
-    assert shares["node2"] == Share(own=(C,), others={"node1": (A,)})
+    assert shares["node2"] == DebShare(own=(C,), others={"node1": (A,)})
     assert shares["node3"].others == {"node1": (A, B), "node2": (C,)}
 
 
 def test_nodes_of_another_kind_share_nothing() -> None:
-    assert share({"node1": [A], "node2": [B]})["node2"] == Share(own=(B,))
+    assert share({"node1": [A], "node2": [B]})["node2"] == DebShare(own=(B,))
 
 
 def test_the_same_name_with_other_content_is_another_file() -> None:
     other = Deb(A.name, 10, "d" * 64)
-    assert share({"node1": [A], "node2": [other]})["node2"] == Share(own=(other,))
+    assert share({"node1": [A], "node2": [other]})["node2"] == DebShare(own=(other,))

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from cases import cases, document_of
-from muster.packages.mirrors import MirrorError, Place, Request, Sources, resolve
+from muster.packages.mirrors import MirrorError, MirrorsRequest, PackageOrigin, Sources, resolve
 from muster.pytorch.pip import PYTORCH_WHEELS
 
 HERE = Path(__file__).parent
@@ -22,11 +22,11 @@ def test_case(case: dict[str, Any]) -> None:
     system, machine = case.get("system", "ubuntu-24.04"), case.get("machine", "x86_64")
     if "error" in case:
         with pytest.raises(MirrorError) as refused:
-            resolve(TABLE, Request(**case["request"]), system, machine)
+            resolve(TABLE, MirrorsRequest(**case["request"]), system, machine)
         assert str(refused.value) == case["error"]
         return
-    sources = resolve(TABLE, Request(**case["request"]), system, machine)
-    places = {name: Place(**place) for name, place in case["places"].items()}
+    sources = resolve(TABLE, MirrorsRequest(**case["request"]), system, machine)
+    places = {name: PackageOrigin(**place) for name, place in case["places"].items()}
     assert sources == Sources(**places, offline=case.get("offline", ""), notes=tuple(case.get("notes", ())))
 
 
@@ -38,7 +38,7 @@ def test_every_row_says_where_it_is_from_and_when_it_was_seen() -> None:
 
 def test_a_table_of_another_schema_is_refused() -> None:
     with pytest.raises(MirrorError, match="schema 2"):
-        resolve({**TABLE, "schema": 2}, Request(), "ubuntu-24.04")
+        resolve({**TABLE, "schema": 2}, MirrorsRequest(), "ubuntu-24.04")
 
 
 def test_every_host_of_upstream_is_among_those_to_admit() -> None:

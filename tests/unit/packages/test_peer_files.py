@@ -7,14 +7,14 @@ import shlex
 import pytest
 
 from muster.packages import peer_files
-from muster.packages.peer_files import PeerFilesError, Wanted, why_not
+from muster.packages.peer_files import PeerFilesError, WantedFile, why_not
 
 A, B = "a" * 64, "b" * 64
 
 
 def test_files_are_named_once() -> None:
     given = [{"name": "x.whl", "sha256": A}, {"name": "y_1.0+cpu.whl", "sha256": B}, {"name": "x.whl", "sha256": A}]
-    assert peer_files.wanted_of(given) == (Wanted("x.whl", A), Wanted("y_1.0+cpu.whl", B))
+    assert peer_files.wanted_of(given) == (WantedFile("x.whl", A), WantedFile("y_1.0+cpu.whl", B))
 
 
 @pytest.mark.parametrize("name", ["", "../x", "/etc/shadow", "a/b", "-rf", ".", "..", ".hidden", "a b", "a\nb"])

@@ -6,7 +6,15 @@ import base64
 
 import pytest
 
-from muster.packages.repositories import KeyFileError, Repository, Source, fingerprints, foreign, of_archive, sources
+from muster.packages.repositories import (
+    AptRepository,
+    AptSource,
+    KeyFileError,
+    fingerprints,
+    foreign,
+    of_archive,
+    sources,
+)
 
 # Made for this test with: gpg --quick-generate-key 'Stand-in for a test <nobody@example.org>' ed25519
 KEY = b"""\
@@ -23,14 +31,14 @@ Bw==
 """
 FINGERPRINT = "3617F68D7A1B195857368FA6D222A01F0ED94412"
 BINARY = base64.b64decode("".join(KEY.decode().split("\n\n")[1].split("\n=")[0].split()))
-CUDA = Repository(
+CUDA = AptRepository(
     "nvidia",
     "https://example.org/cuda/ubuntu2404/x86_64/",
     fingerprints=(FINGERPRINT,),
     label="NVIDIA CUDA",
     priority=600,
 )
-DEBIAN = Repository(
+DEBIAN = AptRepository(
     "debian",
     "http://example.org/debian",
     suites=("bookworm", "bookworm-updates"),
@@ -75,8 +83,8 @@ def test_what_is_no_key_is_not_trusted(key: bytes) -> None:
 
 def test_nothing_is_not_trusted() -> None:
     assert fingerprints(b"") == []
-    assert not Repository("x", "http://example.org").trusts(b"")
-    assert Repository("x", "http://example.org").trusts(KEY)
+    assert not AptRepository("x", "http://example.org").trusts(b"")
+    assert AptRepository("x", "http://example.org").trusts(KEY)
 
 
 def test_the_files_of_a_flat_repository() -> None:
@@ -137,8 +145,8 @@ Suites: noble
 def test_sources_are_read_in_both_forms() -> None:
     of_lines = list(sources("/etc/apt/sources.list", LINES))
     assert of_lines == [
-        Source("/etc/apt/sources.list", ("http://example.org/debian",), ("bookworm",), ("main", "contrib")),
-        Source(
+        AptSource("/etc/apt/sources.list", ("http://example.org/debian",), ("bookworm",), ("main", "contrib")),
+        AptSource(
             "/etc/apt/sources.list",
             ("https://example.org/cuda/ubuntu2404/x86_64",),
             ("/",),
@@ -147,7 +155,7 @@ def test_sources_are_read_in_both_forms() -> None:
     ]
     of_stanzas = list(sources("/etc/apt/sources.list.d/ubuntu.sources", STANZAS))
     assert of_stanzas == [
-        Source(
+        AptSource(
             "/etc/apt/sources.list.d/ubuntu.sources",
             ("http://example.org/ubuntu", "http://example.org/other"),
             ("noble", "noble-updates"),

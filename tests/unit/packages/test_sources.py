@@ -18,8 +18,8 @@ from muster.packages.sources import (
     PROXY_FILE,
     PROXY_KEYS,
     SAVED,
-    Request,
-    Seen,
+    SourcesRequest,
+    SourcesState,
     make_plan,
     offline_texts,
     proxy_text,
@@ -32,40 +32,40 @@ PROXY = "http://proxy.lab:3128"
 LIST = "/etc/apt/sources.list"
 STOCK = "deb http://stock.example/ubuntu noble main\n"
 MIRRORED = "deb http://mirror.lab/ubuntu noble main\n"
-NOTHING = Request("ubuntu")
-PROXIED = Request("ubuntu", http_proxy=PROXY, no_proxy=("10.0.0.1",))
-MIRROR = Request("ubuntu", archive="http://mirror.lab/ubuntu", security="http://mirror.lab/ubuntu")
-TRUSTING = Request("ubuntu", certificates=(PEM,))
-OFFLINE = Request("ubuntu", offline="/srv/muster")
+NOTHING = SourcesRequest("ubuntu")
+PROXIED = SourcesRequest("ubuntu", http_proxy=PROXY, no_proxy=("10.0.0.1",))
+MIRROR = SourcesRequest("ubuntu", archive="http://mirror.lab/ubuntu", security="http://mirror.lab/ubuntu")
+TRUSTING = SourcesRequest("ubuntu", certificates=(PEM,))
+OFFLINE = SourcesRequest("ubuntu", offline="/srv/muster")
 
 
 def test_a_bare_node_without_requests_is_left_alone() -> None:
-    plan = make_plan(NOTHING, Seen({LIST: STOCK}))
+    plan = make_plan(NOTHING, SourcesState({LIST: STOCK}))
     assert not plan.needed
     assert (plan.differences, plan.problems, plan.left_out) == ([], [], [])
 
 
 def test_a_proxy_is_written_and_then_kept() -> None:
-    plan = make_plan(PROXIED, Seen())
+    plan = make_plan(PROXIED, SourcesState())
     assert plan.write == {PROXY_FILE: proxy_text(PROXIED)}
     assert plan.lists
     assert plan.differences == [f"{PROXY_FILE} (apt's proxy) is missing"]
-    there = Seen({PROXY_FILE: proxy_text(PROXIED)}, proxies={PROXY_KEYS[0]: PROXY})
+    there = SourcesState({PROXY_FILE: proxy_text(PROXIED)}, proxies={PROXY_KEYS[0]: PROXY})
     assert not make_plan(PROXIED, there).needed
 
 
 def test_a_proxy_that_is_not_requested_for_any_more_is_taken_back() -> None:
-    plan = make_plan(NOTHING, Seen({PROXY_FILE: proxy_text(PROXIED)}))
+    plan = make_plan(NOTHING, SourcesState({PROXY_FILE: proxy_text(PROXIED)}))
     assert (plan.write, plan.remove) == ({}, [PROXY_FILE])
 
 
 def test_a_proxy_of_somebody_else_that_wins_is_reported() -> None:
-    there = Seen({PROXY_FILE: proxy_text(PROXIED)}, proxies={PROXY_KEYS[0]: "http://other.lab:8080"})
+    there = SourcesState({PROXY_FILE: proxy_text(PROXIED)}, proxies={PROXY_KEYS[0]: "http://other.lab:8080"})
     assert "apt goes by Acquire::http::Proxy http://other.lab:8080 and not" in make_plan(PROXIED, there).problems[0]
 
 
 def test_apt_gets_single_hosts_alone() -> None:
-    text = proxy_text(Request("ubuntu", https_proxy=PROXY, no_proxy=("10.0.0.1", ".lab", "10.0.0.0/8")))
+    text = proxy_text(SourcesRequest("ubuntu", https_proxy=PROXY, no_proxy=("10.0.0.1", ".lab", "10.0.0.0/8")))
     assert text.splitlines()[1:] == [
         f'Acquire::https::Proxy "{PROXY}";',
         'Acquire::http::Proxy::10.0.0.1 "DIRECT";',
@@ -80,85 +80,85 @@ def test_programs_are_led_through_the_proxies() -> None:
 
 
 def test_the_file_is_kept_before_it_is_changed() -> None:
-    plan = make_plan(MIRROR, Seen({LIST: STOCK}))
+    plan = make_plan(MIRROR, SourcesState({LIST: STOCK}))
     assert list(plan.write.items()) == [(LIST + SAVED, STOCK), (LIST, MIRRORED)]
 
 
 def test_a_run_that_was_cut_off_after_the_copy_is_finished() -> None:
-    assert make_plan(MIRROR, Seen({LIST: STOCK, LIST + SAVED: STOCK})).write == {LIST: MIRRORED}
+    assert make_plan(MIRROR, SourcesState({LIST: STOCK, LIST + SAVED: STOCK})).write == {LIST: MIRRORED}
 
 
 def test_a_mirrored_node_stays_as_it_is() -> None:
-    assert not make_plan(MIRROR, Seen({LIST: MIRRORED, LIST + SAVED: STOCK})).needed
+    assert not make_plan(MIRROR, SourcesState({LIST: MIRRORED, LIST + SAVED: STOCK})).needed
 
 
 def test_upstream_gives_the_file_back() -> None:
-    plan = make_plan(NOTHING, Seen({LIST: MIRRORED, LIST + SAVED: STOCK}))
+    plan = make_plan(NOTHING, SourcesState({LIST: MIRRORED, LIST + SAVED: STOCK}))
     assert (plan.write, plan.remove) == ({LIST: STOCK}, [LIST + SAVED])
 
 
 def test_a_run_that_was_cut_off_before_the_copy_went_is_finished() -> None:
-    plan = make_plan(NOTHING, Seen({LIST: STOCK, LIST + SAVED: STOCK}))
+    plan = make_plan(NOTHING, SourcesState({LIST: STOCK, LIST + SAVED: STOCK}))
     assert (plan.write, plan.remove) == ({}, [LIST + SAVED])
 
 
 def test_a_copy_of_a_file_that_is_gone_goes_too() -> None:
-    assert make_plan(MIRROR, Seen({LIST + SAVED: STOCK, STOCK_FILES[1]: ""})).remove == [LIST + SAVED]
+    assert make_plan(MIRROR, SourcesState({LIST + SAVED: STOCK, STOCK_FILES[1]: ""})).remove == [LIST + SAVED]
 
 
 def test_a_node_with_no_entry_to_point_at_the_mirror_is_reported() -> None:
-    plan = make_plan(MIRROR, Seen({LIST: "deb http://packages.ros.example/ros2/ubuntu noble main\n"}))
+    plan = make_plan(MIRROR, SourcesState({LIST: "deb http://packages.ros.example/ros2/ubuntu noble main\n"}))
     assert not plan.write
     assert plan.problems[0].startswith("no entry for the archive of ubuntu is in /etc/apt/sources.list, ")
 
 
 def test_a_certificate_is_added_and_then_kept() -> None:
     path = f"{CERTIFICATES}/muster.crt"
-    plan = make_plan(TRUSTING, Seen(bundle=OTHER))
+    plan = make_plan(TRUSTING, SourcesState(bundle=OTHER))
     assert (plan.write, plan.bundle) == ({path: PEM}, True)
-    assert not make_plan(TRUSTING, Seen({path: PEM}, links=("muster.pem",), bundle=OTHER + PEM)).needed
+    assert not make_plan(TRUSTING, SourcesState({path: PEM}, links=("muster.pem",), bundle=OTHER + PEM)).needed
 
 
 def test_a_certificate_that_never_came_into_the_bundle_is_put_there() -> None:
-    plan = make_plan(TRUSTING, Seen({f"{CERTIFICATES}/muster.crt": PEM}, bundle=OTHER))
+    plan = make_plan(TRUSTING, SourcesState({f"{CERTIFICATES}/muster.crt": PEM}, bundle=OTHER))
     assert (plan.write, plan.bundle) == ({}, True)
     assert plan.differences == [f"the system's certificates do not hold {CERTIFICATES}/muster.crt"]
 
 
 def test_a_certificate_is_taken_back_and_a_killed_run_is_finished() -> None:
     path, link = f"{CERTIFICATES}/muster.crt", f"{CERTIFICATE_LINKS}/muster.pem"
-    plan = make_plan(NOTHING, Seen({path: PEM}, links=("muster.pem",), bundle=OTHER + PEM))
+    plan = make_plan(NOTHING, SourcesState({path: PEM}, links=("muster.pem",), bundle=OTHER + PEM))
     assert (plan.remove, plan.links, plan.bundle) == ([path], [link], True)
-    killed = make_plan(NOTHING, Seen(links=("muster.pem",), bundle=OTHER + PEM))
+    killed = make_plan(NOTHING, SourcesState(links=("muster.pem",), bundle=OTHER + PEM))
     assert (killed.remove, killed.links, killed.bundle) == ([], [link], True)
     assert len(killed.differences) == 1
 
 
 def test_of_two_certificates_one_can_go() -> None:
     second = f"{CERTIFICATES}/muster-2.crt"
-    both = make_plan(Request("ubuntu", certificates=(PEM, OTHER)), Seen())
+    both = make_plan(SourcesRequest("ubuntu", certificates=(PEM, OTHER)), SourcesState())
     assert list(both.write) == [f"{CERTIFICATES}/muster.crt", second]
-    seen = Seen({**both.write}, links=("muster-2.pem", "muster.pem"), bundle=PEM + OTHER)
+    seen = SourcesState({**both.write}, links=("muster-2.pem", "muster.pem"), bundle=PEM + OTHER)
     plan = make_plan(TRUSTING, seen)
     assert (plan.remove, plan.links) == ([second], [f"{CERTIFICATE_LINKS}/muster-2.pem"])
 
 
 def test_a_node_without_the_package_for_certificates_is_reported() -> None:
-    plan = make_plan(TRUSTING, Seen(bundle=None))
+    plan = make_plan(TRUSTING, SourcesState(bundle=None))
     assert not plan.bundle
     assert plan.left_out[0]["why"].startswith("ca-certificates is not installed yet")
 
 
 def test_offline_apt_knows_of_one_folder_alone() -> None:
-    plan = make_plan(OFFLINE, Seen({LIST: STOCK}))
+    plan = make_plan(OFFLINE, SourcesState({LIST: STOCK}))
     assert list(plan.write) == [OFFLINE_SOURCES, OFFLINE_FILE]
     assert "URIs: file:/srv/muster/debs/\n" in plan.write[OFFLINE_SOURCES]
-    assert not make_plan(OFFLINE, Seen({LIST: STOCK, **offline_texts("/srv/muster")})).needed
-    assert make_plan(NOTHING, Seen(offline_texts("/srv/muster"))).remove == [OFFLINE_FILE, OFFLINE_SOURCES]
+    assert not make_plan(OFFLINE, SourcesState({LIST: STOCK, **offline_texts("/srv/muster")})).needed
+    assert make_plan(NOTHING, SourcesState(offline_texts("/srv/muster"))).remove == [OFFLINE_FILE, OFFLINE_SOURCES]
 
 
 def test_an_offline_folder_that_cannot_be_used_is_reported() -> None:
-    plan = make_plan(OFFLINE, Seen(offline="there is no folder /srv/muster/debs"))
+    plan = make_plan(OFFLINE, SourcesState(offline="there is no folder /srv/muster/debs"))
     assert (plan.write, plan.problems) == ({}, ["there is no folder /srv/muster/debs"])
 
 

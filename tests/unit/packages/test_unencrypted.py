@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.health import cluster
-from muster.inventory import Inventory, Node, warnings
+from muster.inventory import Inventory, InventoryNode, warnings
 from muster.packages import unencrypted
 
 WHEELS = (
@@ -41,7 +41,7 @@ CUSTOM = {"cluster_mirror": "custom"}
 def test_what_comes_unencrypted(values: dict[str, Any], said: str, status: str | None) -> None:
     assert unencrypted.warning(values) == said
     assert [one.status for one in unencrypted.judge("node1", values)] == ([status] if status else [])
-    inventory = Inventory(tuple(Node(name, values) for name in ("node1", "node2")), (), 5, (2, 19))
+    inventory = Inventory(tuple(InventoryNode(name, values) for name in ("node1", "node2")), (), 5, (2, 19))
     assert warnings(inventory) == ([f"every node: {said}."] if said else [])
 
 

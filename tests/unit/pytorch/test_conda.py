@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from muster.pytorch import conda
-from muster.pytorch.conda import Asked, CondaError, Package, Section
+from muster.pytorch.conda import CondaError, CondaPackage, CondaSection, CondaSpecs
 from muster.pytorch.lock import LockError
 from muster.pytorch.plan import Environment, shortcomings
 from muster.pytorch.request import is_environment
 
 YML = {"name": "bio", "channels": ["conda-forge", "nodefaults"], "dependencies": ["python=3.12", "numpy >=2,<3"]}
-ASKED = Asked(("conda-forge",), ("python=3.12", "numpy >=2,<3"))
+ASKED = CondaSpecs(("conda-forge",), ("python=3.12", "numpy >=2,<3"))
 HASH = "0" * 64
 AT = "https://conda.example.org/conda-forge"
 
 
-def section(platform: str = "linux-64", *more: str, asked: Asked = ASKED) -> Section:
+def section(platform: str = "linux-64", *more: str, asked: CondaSpecs = ASKED) -> CondaSection:
     names = [f"{platform}/python-3.12.4-h955ad1f_1.conda", "noarch/six-1.17.0-pyhd8ed1ab_0.tar.bz2", *more]
-    return conda.make_section(platform, asked, [Package(f"{AT}/{name}", HASH) for name in names])
+    return conda.make_section(platform, asked, [CondaPackage(f"{AT}/{name}", HASH) for name in names])
 
 
 def test_what_an_environment_yml_asks_for() -> None:
@@ -96,7 +96,7 @@ def test_another_request_takes_the_place_of_the_one_before() -> None:
 
 
 def test_what_is_different_is_said() -> None:
-    newer = conda.make_section("linux-64", ASKED, [Package(f"{AT}/linux-64/python-3.12.5-h1_0.conda", HASH)])
+    newer = conda.make_section("linux-64", ASKED, [CondaPackage(f"{AT}/linux-64/python-3.12.5-h1_0.conda", HASH)])
     assert conda.changes([], section()) == ["linux-64, conda: 2 packages"]
     assert conda.changes([section()], newer) == [
         "linux-64, conda: python 3.12.4_h955ad1f_1 -> 3.12.5_h1_0",

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from cases import cases
-from muster.pytorch.conda import CondaError, Package
+from muster.pytorch.conda import CondaError, CondaPackage
 from muster.pytorch.conda_contents import (
     FILES,
     INDEX,
     LINK,
     PATHS,
+    CondaEntry,
     Contents,
-    Entry,
     check_members,
     check_tree,
     check_unpacked,
@@ -29,13 +29,13 @@ from muster.pytorch.conda_contents import (
 ROOT = "/opt/envs/one"
 
 
-def entry(given: dict[str, Any]) -> Entry:
-    return Entry(**{"kind": "link" if "target" in given else "file", **given})
+def entry(given: dict[str, Any]) -> CondaEntry:
+    return CondaEntry(**{"kind": "link" if "target" in given else "file", **given})
 
 
-def package(given: dict[str, Any]) -> tuple[Contents, list[Entry]]:
+def package(given: dict[str, Any]) -> tuple[Contents, list[CondaEntry]]:
     """given: name, and what differs from a sound package: index, paths or files, commands, entries."""
-    known = Package(f"https://h/c/linux-64/{given['name']}-3.11.2-0.conda", "0" * 64)
+    known = CondaPackage(f"https://h/c/linux-64/{given['name']}-3.11.2-0.conda", "0" * 64)
     index = {"name": given["name"], "version": "3.11.2", "build": "0", **given.get("index", {})}
     texts = {INDEX: json.dumps(index)}
     if "files" in given:
@@ -93,7 +93,7 @@ def test_members_of_an_archive(case: dict[str, Any]) -> None:
 def test_a_member_of_an_archive(kind: bytes, expected: str) -> None:
     member = tarfile.TarInfo("bin/x")
     member.type, member.linkname, member.mode = kind, "y", 0o755
-    assert member_entry(member) == Entry("bin/x", expected, 0o755, "y")
+    assert member_entry(member) == CondaEntry("bin/x", expected, 0o755, "y")
 
 
 def test_links_without_end() -> None:

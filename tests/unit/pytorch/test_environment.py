@@ -14,13 +14,13 @@ import pytest
 from cases import cases
 from muster.pytorch import judge, pip, request
 from muster.pytorch.plan import Environment, Observed, plan
-from muster.pytorch.request import Request, Requirement
+from muster.pytorch.request import EnvironmentRequest, Requirement
 
 REQUEST = {"torch_version": "2.13.0", "variant": "auto", "gpus": 0, "packages": ["numpy==2.3.5"], "python": "3.11"}
 SOURCES = {"index_url": "auto", "extra_index_urls": [], "find_links": [], "offline_dir": ""}
 
 
-def request_of(case: dict[str, Any]) -> Request:
+def request_of(case: dict[str, Any]) -> EnvironmentRequest:
     return request.make_request(**{**REQUEST, **case.get("request", {})})
 
 
@@ -28,7 +28,7 @@ def request_of(case: dict[str, Any]) -> Request:
 def test_request(case: dict[str, Any]) -> None:
     sources = {**SOURCES, **case.get("sources", {})}
     if "refusal" in case:
-        with pytest.raises(request.RequestError) as refusal:
+        with pytest.raises(request.EnvironmentRequestError) as refusal:
             pip.pip_sources(request_of(case).variant, **sources)
         assert str(refusal.value) == case["refusal"]
         return
@@ -97,7 +97,7 @@ def test_wheels_alone_but_of_what_is_named() -> None:
     assert pip.kinds([]) == ["--only-binary=:all:"]
     assert pip.kinds(["flash-attn", "x"]) == ["--only-binary=:all:", "--no-binary=flash-attn,x"]
     for name in (":all:", "x --pre", "", "x,:all:"):
-        with pytest.raises(request.RequestError):
+        with pytest.raises(request.EnvironmentRequestError):
             pip.kinds([name])
 
 
@@ -105,7 +105,7 @@ def test_wheels_alone_but_of_what_is_named() -> None:
     "text", ["x @ https://h/x.tar.gz", "x[a @ https://h/x.whl]==1", "file:///x.whl", "--pre", "x>=1"]
 )
 def test_only_exact_pins_are_requested(text: str) -> None:
-    with pytest.raises(request.RequestError, match="is not an exact pin"):
+    with pytest.raises(request.EnvironmentRequestError, match="is not an exact pin"):
         request.parse_requirement(text, "3.12")
 
 

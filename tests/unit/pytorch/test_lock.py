@@ -16,9 +16,9 @@ from cases import cases
 from muster.pytorch import choice as choosing
 from muster.pytorch import lock
 from muster.pytorch.choice import Ask
-from muster.pytorch.downloads import Need, downloader, holders
-from muster.pytorch.lock import LockError, Section, Wheel
+from muster.pytorch.lock import LockError, Wheel, WheelSection
 from muster.pytorch.plan import Environment, shortcomings
+from muster.pytorch.wheels import WheelNeed, downloader, holders
 
 PYTHON, MACHINE = "3.12", "x86_64"
 ASK = {"torch_version": "2.13.0", "variant": "auto", "gpus": 0, "packages": ["numpy==2.3.5"]}
@@ -29,7 +29,7 @@ def ask_of(given: dict[str, Any]) -> Ask:
     return Ask(**{**asked, "packages": tuple(asked["packages"])})
 
 
-def section_of(given: dict[str, Any]) -> Section:
+def section_of(given: dict[str, Any]) -> WheelSection:
     """An environment as a case describes it: by its build, and where it is another one than most."""
     variant, python = given["variant"], given.get("python", PYTHON)
     gpus = 0 if variant == "cpu" else 8
@@ -44,7 +44,7 @@ def make_wheel(name: str, version: str) -> Wheel:
     return Wheel(name, version, hashlib.sha256(f"{name} {version}".encode()).hexdigest(), f"{name}-{version}-any.whl")
 
 
-def told(section: Section) -> str:
+def told(section: WheelSection) -> str:
     return f"{section.title}: {', '.join(section.asked)}"
 
 
@@ -63,7 +63,7 @@ def test_what_was_reviewed_is_taken_where_the_lock_has_nothing_and_every_pin_is_
     own = section_of({"variant": "cuda", "wheels": {"sympy": "1.14.0"}})
     ask = {"gpus": 8}
 
-    def chosen(sections: list[Section], python: str = PYTHON, **changed: Any) -> Section | None:
+    def chosen(sections: list[WheelSection], python: str = PYTHON, **changed: Any) -> WheelSection | None:
         return choosing.choose(sections, ask_of({**ask, **changed}), python, MACHINE, [shipped]).section
 
     assert chosen([]) == chosen([], auto="cuda") == shipped
@@ -166,11 +166,11 @@ def test_an_environment_is_as_the_lock_says_or_not(packages: dict[str, str | Non
 
 
 NEEDS = {
-    "n1": Need(build=False, key="a", here=True),
-    "n2": Need(build=True, key="a", here=False),
-    "n3": Need(build=True, key="b", here=False),
-    "n4": Need(build=True, key="a", here=True),
-    "n5": Need(build=True, key="a", here=False),
+    "n1": WheelNeed(build=False, key="a", here=True),
+    "n2": WheelNeed(build=True, key="a", here=False),
+    "n3": WheelNeed(build=True, key="b", here=False),
+    "n4": WheelNeed(build=True, key="a", here=True),
+    "n5": WheelNeed(build=True, key="a", here=False),
 }
 
 

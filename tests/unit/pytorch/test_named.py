@@ -12,7 +12,7 @@ import pytest
 from cases import cases
 from muster.pytorch import environments, lock, requirements
 from muster.pytorch.choice import Ask, still_asked
-from muster.pytorch.environments import Place
+from muster.pytorch.environments import EnvironmentPlace
 from muster.pytorch.request import parse_range
 from muster.pytorch.requirements import RequirementsError
 
@@ -31,10 +31,10 @@ def test_problems(case: dict[str, Any]) -> None:
 
 def test_every_environment_has_a_path_that_stays() -> None:
     assert environments.places(CLUSTER) == (
-        Place("default", "/opt/muster/pytorch/current"),
-        Place("vision", "/opt/muster/pytorch/named/vision/current"),
-        Place("theirs", "/opt/muster/pytorch/named/theirs/current"),
-        Place("old", "/opt/miniconda3/envs/train"),
+        EnvironmentPlace("default", "/opt/muster/pytorch/current"),
+        EnvironmentPlace("vision", "/opt/muster/pytorch/named/vision/current"),
+        EnvironmentPlace("theirs", "/opt/muster/pytorch/named/theirs/current"),
+        EnvironmentPlace("old", "/opt/miniconda3/envs/train"),
     )
     assert environments.places(CLUSTER)[1].python == "/opt/muster/pytorch/named/vision/current/bin/python"
 
@@ -56,7 +56,7 @@ def test_what_somebody_else_keeps_is_not_built() -> None:
 def test_what_a_requirements_file_asks_for(case: dict[str, Any]) -> None:
     options = case.get("options", {})
 
-    def read() -> tuple[list[str], requirements.Asked]:
+    def read() -> tuple[list[str], requirements.RequestedPackages]:
         lines, included = requirements.parts_of(case["text"])
         return included, requirements.asked(lines, options.get("torch", ""), options.get("variant", ""))
 

@@ -7,7 +7,7 @@ import pytest
 from muster.pytorch import judge, lock, pip, request
 from muster.pytorch.choice import Ask, choose, still_asked, updated
 from muster.pytorch.lock import Wheel
-from muster.pytorch.request import PLAIN, RequestError, is_environment, make_plain_request, make_request
+from muster.pytorch.request import PLAIN, EnvironmentRequestError, is_environment, make_plain_request, make_request
 
 ASK = Ask("4.6.6", PLAIN, 0, ("tensorboard==2.21.0", "x==1; python_version < '3.11'"), package="jupyterlab")
 WHEELS = [Wheel("jupyterlab", "4.6.6", "0" * 64, "jupyterlab-4.6.6-py3-none-any.whl")]
@@ -36,12 +36,12 @@ def test_no_node_that_asks_for_pytorch_asks_for_it() -> None:
 
 
 def test_pytorch_has_no_such_variant() -> None:
-    with pytest.raises(RequestError, match="plain"):
+    with pytest.raises(EnvironmentRequestError, match="plain"):
         make_request(torch_version="2.13.0", variant=PLAIN, gpus=0, packages=[], python="3.12")
 
 
 def test_what_is_no_pin_is_said_with_the_variable_that_has_it() -> None:
-    with pytest.raises(RequestError, match="workbench_packages: 'tensorboard' is not an exact pin"):
+    with pytest.raises(EnvironmentRequestError, match="workbench_packages: 'tensorboard' is not an exact pin"):
         make_plain_request("jupyterlab", version="4.6.6", packages=["tensorboard"], python="3.12")
 
 
@@ -67,6 +67,6 @@ def test_pytorchs_own_index_is_not_asked() -> None:
     ],
 )
 def test_the_judgement(look: dict[str, object], status: str, summary: str) -> None:
-    wanted: request.Request = ASK.request("3.12")
+    wanted: request.EnvironmentRequest = ASK.request("3.12")
     (finding,) = judge.judge("node1", wanted, look)
     assert (finding.id, finding.status, finding.summary) == ("workbench.environment", status, summary)

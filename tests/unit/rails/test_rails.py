@@ -56,7 +56,7 @@ def answers(case: dict[str, Any], one: str, other: str) -> list[dict[str, Any]]:
     return said[: bad + 1]
 
 
-def trials(case: dict[str, Any]) -> list[outputs.Trial]:
+def trials(case: dict[str, Any]) -> list[outputs.RailTrial]:
     adapters = {
         name: [plan.Hca(f"mlx5_{n}", "1", RATE, case.get("gid")) for n in range(case["rails"])]
         for name in case["nodes"]

@@ -16,7 +16,7 @@ from junit_read import read_junit
 from muster import report
 from muster.report import plots
 from muster.report.artifacts import Artifacts
-from muster_controller.report import junit
+from muster_controller.report import page as page_
 from muster_controller.report.page import render
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def test_whatever_ranks_reported_is_no_error(seed: int) -> None:
     smoke["ranks"] = [one for one in smoke["ranks"] if isinstance(one, dict)]
     broken = dataclasses.replace(kept, smoke=smoke)
     assert "<script" not in render(report.page(broken))
-    read_junit(junit.xml(report.suite(broken)))
+    read_junit(page_.junit_xml(report.suite(broken)))
     report.outcome(broken)
 
 
@@ -114,7 +114,7 @@ def test_an_axis_of_sizes_is_logarithmic() -> None:
 
 
 def test_a_pipeline_sees_every_check_of_every_node() -> None:
-    suite = read_junit(junit.xml(report.suite(samples.failed(3))))
+    suite = read_junit(page_.junit_xml(report.suite(samples.failed(3))))
     assert {name: suite.attrib[name] for name in ("tests", "failures", "errors", "skipped", "name", "timestamp")} == {
         "tests": "64",
         "failures": "1",
@@ -136,7 +136,7 @@ def test_a_pipeline_sees_every_check_of_every_node() -> None:
 
 
 def test_a_pipeline_sees_every_stage_of_every_rank() -> None:
-    suite = read_junit(junit.xml(report.suite(accepted_samples.kept(4, 2, "stage"))))
+    suite = read_junit(page_.junit_xml(report.suite(accepted_samples.kept(4, 2, "stage"))))
     stages = {
         (case.attrib["classname"], case.attrib["name"]): case for case in suite if "rank" in case.attrib["classname"]
     }
@@ -149,7 +149,7 @@ def test_a_pipeline_sees_every_stage_of_every_rank() -> None:
 
 
 def test_a_pipeline_sees_where_a_run_stopped() -> None:
-    suite = read_junit(junit.xml(report.suite(samples.stopped(2))))
+    suite = read_junit(page_.junit_xml(report.suite(samples.stopped(2))))
     (case,) = suite
     assert (case.attrib["classname"], case.attrib["name"]) == ("muster.node2", "Look at the node")
     assert (case[0].tag, case[0].attrib["message"][:24]) == ("error", "Data could not be sent t")
@@ -157,7 +157,7 @@ def test_a_pipeline_sees_where_a_run_stopped() -> None:
 
 def test_several_findings_of_a_check_on_a_node_are_one_case() -> None:
     found = [samples.finding("gpu.ecc", status, "node1", f"GPU {status}") for status in ("warn", "fail", "pass")]
-    (case,) = read_junit(junit.xml(report.suite(Artifacts(verdict={"findings": found}))))
+    (case,) = read_junit(page_.junit_xml(report.suite(Artifacts(verdict={"findings": found}))))
     (failure,) = case
     assert failure.attrib["message"] == "GPU fail"
     assert failure.text == "warn: GPU warn\n\nfail: GPU fail\n\nGPU pass"
@@ -166,5 +166,5 @@ def test_several_findings_of_a_check_on_a_node_are_one_case() -> None:
 def test_what_machines_say_is_text_in_xml_too() -> None:
     said = f"{samples.HOSTILE}\x00\x1b[31m\ufffe]]>\u202e"
     found = [samples.finding(said, "fail", said, said, observed=said)]
-    (case,) = read_junit(junit.xml(report.suite(Artifacts(verdict={"findings": found}, run={"cluster": said}))))
+    (case,) = read_junit(page_.junit_xml(report.suite(Artifacts(verdict={"findings": found}, run={"cluster": said}))))
     assert case[0].attrib["message"] == f"{samples.HOSTILE}\u2400\ufffd]]><U+202E>"

@@ -8,7 +8,7 @@ import pytest
 
 from launch_shapes import a_plan
 from muster.launch.endings import Ending
-from muster.report import Artifacts, launched, outcome
+from muster.report import Artifacts, outcome, run_verdict
 
 PLAN = a_plan(1)
 FAILURE = {"node": "cluster", "task": "Judge the inventory", "why": "two problems", "unreachable": False}
@@ -27,10 +27,9 @@ def of(*findings: dict[str, Any], status: str = "failed", **run: Any) -> str:
 
 
 def test_every_ending_has_a_word() -> None:
-    assert set(launched.WORDS) == set(Ending)
-    for ending, word in launched.WORDS.items():
-        assert of(finding(ending.check.id)) == word
-    assert set(launched.WORDS.values()) | {launched.GIVEN_UP} == set(launched.ORDER)
+    for ending in Ending:
+        assert of(finding(ending.check.id)) == run_verdict.word_of(ending)
+    assert {*map(run_verdict.word_of, Ending), run_verdict.GIVEN_UP} == set(run_verdict.ORDER)
 
 
 @pytest.mark.parametrize(

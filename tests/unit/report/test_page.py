@@ -16,7 +16,7 @@ import accepted_samples
 import samples
 from cases import cases
 from muster import report
-from muster.report import checks, drifted, links, past, shared_data, training, words
+from muster.report import checks, links, measured, past, training, versions, words
 from muster.report.artifacts import Artifacts
 from muster_controller.report.page import render
 
@@ -115,11 +115,11 @@ def test_of_many_nodes_those_with_slow_or_silent_ranks_are_shown() -> None:
 def test_of_many_nodes_the_slowest_at_shared_data_are_shown() -> None:
     rows = [{"node": name, "write": 400.0, "read": 900.0, "seen": 0.1} for name in samples.names(64)]
     rows[5]["write"], rows[7]["read"], rows[9]["seen"], rows[11]["seen"] = 20.0, 30.0, 4.0, None
-    found = shared_data.tables({"folders": [{"path": "/data", "megabytes": 64, "nodes": rows}]})
+    found = measured.shared_data_tables({"folders": [{"path": "/data", "megabytes": 64, "nodes": rows}]})
     assert found
     assert {"node6", "node8", "node10", "node12"} < {row["node"] for row in found[0]["rows"]}
     assert len(found[0]["rows"]) + len(found[0]["folded"]) == 64
-    assert len(found[0]["rows"]) <= 3 * shared_data.SLOWEST
+    assert len(found[0]["rows"]) <= 3 * measured.SLOWEST
 
 
 def test_one_check_on_node_after_node_does_not_hide_the_others() -> None:
@@ -135,9 +135,9 @@ def test_one_check_on_node_after_node_does_not_hide_the_others() -> None:
 def test_many_differences_are_folded() -> None:
     one = {"status": "warn", "node": "node1", "what": "x", "observed": "", "expected": "", "since": "", "by": ""}
     rows = [{**one, "how": "", "source": ""}] * 40
-    found = drifted.section(Artifacts(drift={"nodes": {"node1": {"reached": True}}, "differences": rows}))
+    found = versions.drift_section(Artifacts(drift={"nodes": {"node1": {"reached": True}}, "differences": rows}))
     assert found
-    assert (len(found["rows"]), len(found["folded"]), found["left_out"]) == (drifted.UNFOLDED, 10, 0)
+    assert (len(found["rows"]), len(found["folded"]), found["left_out"]) == (versions.UNFOLDED, 10, 0)
 
 
 def test_what_a_cell_is_called_on_a_phone_is_what_the_head_of_its_column_says() -> None:

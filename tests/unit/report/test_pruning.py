@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from muster.report.pruning import FOREIGN, NOT_OVER, REFERRED, Run, decide, sentence
+from muster.report.pruning import FOREIGN, NOT_OVER, REFERRED, KeptRun, decide, sentence
 
 PAGE = ("run.json", "report.html", "junit.xml")
 
 
-def runs(count: int) -> list[Run]:
+def runs(count: int) -> list[KeptRun]:
     """The newest first: run9 to run0 of ten."""
-    return [Run(f"run{number}", over=True, names=PAGE) for number in reversed(range(count))]
+    return [KeptRun(f"run{number}", over=True, names=PAGE) for number in reversed(range(count))]
 
 
-def changed(given: list[Run], name: str, **how: Any) -> list[Run]:
+def changed(given: list[KeptRun], name: str, **how: Any) -> list[KeptRun]:
     return [replace(run, **how) if run.id == name else run for run in given]
 
 

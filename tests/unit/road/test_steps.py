@@ -15,7 +15,7 @@ from paths import ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from muster.road.steps import Step
+    from muster.road.steps import RoadStep
 
 # Of no step: a sandbox is made before there is a cluster, and the rest is for a cluster that is there already.
 OF_NO_STEP = {"comparison", "diagnose", "drift", "jobs", "notebook", "onboard", "sandbox", "upgrade", "wipe"}
@@ -49,7 +49,7 @@ def roles_named(tasks: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=[step.tag for step in STEPS])
-def test_a_steps_playbook_has_its_tag_and_brings_its_roles(step: Step) -> None:
+def test_a_steps_playbook_has_its_tag_and_brings_its_roles(step: RoadStep) -> None:
     plays = yaml.safe_load((ROOT / step.playbook).read_text())
     own = [play for play in plays if "hosts" in play]
     assert {play["name"] for play in own} <= {step.name, "Validate the inventory"}
@@ -60,7 +60,7 @@ def test_a_steps_playbook_has_its_tag_and_brings_its_roles(step: Step) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=[step.tag for step in STEPS])
-def test_what_nodes_agree_on_are_options_of_the_steps_roles(step: Step) -> None:
+def test_what_nodes_agree_on_are_options_of_the_steps_roles(step: RoadStep) -> None:
     options: set[str] = set()
     for role in step.roles:
         specs = yaml.safe_load((ROOT / "roles" / role / "meta/argument_specs.yml").read_text())["argument_specs"]

@@ -30,7 +30,7 @@ needs_apt = pytest.mark.skipif(
 
 @cases(__file__, "sources")
 def test_sources(case: dict[str, Any]) -> None:
-    base = bases.BASES.get(case.get("base", "host"), bases.Base("", ""))
+    base = bases.BASES.get(case.get("base", "host"), bases.BaseRelease("", ""))
     if "mirror" in case:
         assert bases.ubuntu_sources(case["mirror"], base.release) == case["sources"]
     else:

@@ -12,7 +12,7 @@ from typing import Any
 
 from cases import cases
 from muster.sandbox import plan as sandbox
-from muster.sandbox.plan import Found, Wanted
+from muster.sandbox.plan import SandboxFacts, SandboxRequest
 
 WANTED: dict[str, Any] = {
     "name": "muster",
@@ -32,9 +32,11 @@ def owner(given: dict[str, Any]) -> dict[str, str]:
     return {sandbox.LABEL: "muster", sandbox.LABEL_CHECKOUT: given.get("checkout", "/srv/muster")}
 
 
-def found_of(case: dict[str, Any]) -> Found:
+def found_of(case: dict[str, Any]) -> SandboxFacts:
     """What podman shows, written short: a container of which nothing is said is as wanted, and runs."""
-    usual = Wanted(**{**WANTED, "nodes": {f"node{number}": f"10.203.77.{10 + number}" for number in range(1, 10)}})
+    usual = SandboxRequest(
+        **{**WANTED, "nodes": {f"node{number}": f"10.203.77.{10 + number}" for number in range(1, 10)}}
+    )
     containers = []
     for name, given in case.get("containers", {}).items():
         spec = {**sandbox.specification(usual, name.removeprefix("muster-")), **given.get("spec", {})}
@@ -49,7 +51,7 @@ def found_of(case: dict[str, Any]) -> Found:
         }
         for name, given in case.get("networks", {}).items()
     ]
-    return Found(
+    return SandboxFacts(
         containers=containers,
         networks=networks,
         routes=case.get("routes", []),
@@ -61,7 +63,7 @@ def found_of(case: dict[str, Any]) -> Found:
 
 @cases(__file__, "plan")
 def test_plan(case: dict[str, Any]) -> None:
-    wanted = Wanted(**{**WANTED, **case.get("wanted", {})})
+    wanted = SandboxRequest(**{**WANTED, **case.get("wanted", {})})
     plan = sandbox.make_plan(wanted, found_of(case))
     if "refusal" in case:
         assert plan.refusal == case["refusal"]
@@ -80,7 +82,7 @@ def test_plan(case: dict[str, Any]) -> None:
 
 
 def test_the_command_of_a_machine() -> None:
-    wanted = Wanted(**{**WANTED, "volumes": ["/wheels:/wheels:ro"], "environment": {"no_proxy": "localhost"}})
+    wanted = SandboxRequest(**{**WANTED, "volumes": ["/wheels:/wheels:ro"], "environment": {"no_proxy": "localhost"}})
     spec = sandbox.specification(wanted, "node1")
     words = sandbox.run_command("muster", "/srv/muster", "node1", spec, ["nofile=1024:1024"], ["/dev/fuse"])
     assert words == [

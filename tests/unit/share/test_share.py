@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from muster import share
-from muster.network.known_hosts import Key
-from muster.share import Hop, Shared
+from muster.network.known_hosts import HostKey
+from muster.share import Hop, SharedNode
 
-KEY = Key("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIEp/Kq7JMActy0Ycv8l1qWR2g4GfKuM2DG18jTlwgPIa")
+KEY = HostKey("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIEp/Kq7JMActy0Ycv8l1qWR2g4GfKuM2DG18jTlwgPIa")
 COMMON: dict[str, Any] = {"cluster_name": "lab", "cluster_user": "muster", "cluster_gpus": 8}
 
 
-def node(name: str, **more: Any) -> Shared:
+def node(name: str, **more: Any) -> SharedNode:
     values = {**COMMON, "cluster_address": f"10.1.0.{name[-1]}", **more.pop("values", {})}
-    return Shared(**{"name": name, "host": f"10.0.0.{name[-1]}", "values": values, "keys": (KEY,), **more})
+    return SharedNode(**{"name": name, "host": f"10.0.0.{name[-1]}", "values": values, "keys": (KEY,), **more})
 
 
 def test_what_all_nodes_have_is_written_once() -> None:
@@ -72,7 +72,7 @@ def test_the_way_is_kept_without_the_administrators_name() -> None:
 
 
 def test_a_node_that_nobody_can_trust_is_refused_by_name() -> None:
-    nodes = [node("node1"), node("node2", keys=()), Shared("node3", error="it is reached by the connection local")]
+    nodes = [node("node1"), node("node2", keys=()), SharedNode("node3", error="it is reached by the connection local")]
     unpinned = "node2: its host key is not pinned, and others would have to trust whoever answers."
     assert share.problems(nodes) == [
         f"{unpinned} Run ansible-playbook playbooks/trust.yml first.",
@@ -95,7 +95,9 @@ def test_who_is_left_out_and_why_is_handed_on() -> None:
 
 
 def test_who_may_have_a_notebook_reads_how() -> None:
-    node = share.Shared("node1", "10.0.0.1", values={"cluster_name": "lab", "workbench_nodes": ["node1"]}, keys=(KEY,))
+    node = share.SharedNode(
+        "node1", "10.0.0.1", values={"cluster_name": "lab", "workbench_nodes": ["node1"]}, keys=(KEY,)
+    )
     assert (
         "    .venv/bin/ansible-playbook playbooks/notebook.yml -i ../lab -e notebook_state=started\n"
         in share.readme([node], "lab")

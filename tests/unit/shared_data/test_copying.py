@@ -8,7 +8,7 @@ import pytest
 
 from cases import cases
 from muster.shared_data import copying
-from muster.shared_data.copying import Asked, Lack
+from muster.shared_data.copying import CopyRequest, Lack
 
 NODES = ("node1", "node2")
 ANSWER: dict[str, Any] = {"missing": [0], "changed": [], "links": [], "blocked": [], "room": 1, "inodes": None}
@@ -18,7 +18,7 @@ ANSWER: dict[str, Any] = {"missing": [0], "changed": [], "links": [], "blocked":
 def test_what_is_requested(case: dict[str, Any]) -> None:
     found, problems = copying.asked(case["source"], case["target"], NODES)
     assert problems == case["problems"]
-    assert found == Asked(case["node"], case["path"], case["target"].rstrip("/"))
+    assert found == CopyRequest(case["node"], case["path"], case["target"].rstrip("/"))
 
 
 @cases(__file__, "against")

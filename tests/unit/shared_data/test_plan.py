@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from muster.shared_data.plan import EMPTY, FULL, MISSING, OTHER, On, Seen, make_plan
+from muster.shared_data.plan import EMPTY, FULL, MISSING, OTHER, MountsState, On, make_plan
 from muster.shared_data.request import Mount
 from muster.shared_data.units import files_of
 
 DATA = Mount("files:/export", "/data", "nfs", "hard")
 PACKAGES = {"nfs": "nfs-common"}
 AUTOFS = On("systemd-1", "autofs")
-BARE = Seen(folders={"/data": MISSING})
-DONE = Seen(
+BARE = MountsState(folders={"/data": MISSING})
+DONE = MountsState(
     ours=files_of(DATA),
     mounted={"/data": [AUTOFS, On("files:/export", "nfs4")]},
     active=["data.automount"],
@@ -74,7 +74,7 @@ def test_a_unit_that_is_off_is_started(seen: dict[str, Any], said: str) -> None:
     ],
 )
 def test_what_stands_against_it(seen: dict[str, Any], said: str) -> None:
-    plan = make_plan([DATA], Seen(**seen), PACKAGES)
+    plan = make_plan([DATA], MountsState(**seen), PACKAGES)
     (problem,) = plan.problems
     assert problem.startswith(said)
     assert plan.files == {}
@@ -82,7 +82,7 @@ def test_what_stands_against_it(seen: dict[str, Any], said: str) -> None:
 
 
 def test_what_fstab_mounts_stays_the_sites() -> None:
-    seen = Seen(fstab={"/data": "files:/export"}, mounted={"/data": [On("files:/export", "nfs4")]})
+    seen = MountsState(fstab={"/data": "files:/export"}, mounted={"/data": [On("files:/export", "nfs4")]})
     plan = make_plan([DATA], seen, PACKAGES)
     assert (plan.problems, plan.needed) == ([], False)
 
@@ -101,7 +101,7 @@ def test_what_is_not_requested_any_more_goes() -> None:
 
 def test_room_of_its_own() -> None:
     def of(**seen: Any) -> Any:
-        return make_plan([], Seen(**seen), {}, "/scratch", 500 * 10**9)
+        return make_plan([], MountsState(**seen), {}, "/scratch", 500 * 10**9)
 
     missing = of(folders={"/scratch": MISSING}, scratch_bytes=2 * 10**12)
     assert (missing.scratch, missing.differences) == (True, ["/scratch is missing"])

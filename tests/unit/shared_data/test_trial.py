@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from muster.report.shared_data import tables
-from muster.shared_data.trial import Trial, judge, rates, summary, table
+from muster.report.measured import shared_data_tables
+from muster.shared_data.trial import FolderTrial, judge, rates, summary, table
 from muster.verdict.check import collect
 
 NAMES = {"node1": ".muster-x-0", "node2": ".muster-x-1", "node3": ".muster-x-2"}
 
 
-def trial() -> Trial:
+def trial() -> FolderTrial:
     """Three nodes, with which all is well."""
     wrote = {name: {"uid": 1500, "took": 2.0, "error": "", "kind": ""} for name in NAMES}
     saw = {
@@ -27,21 +27,21 @@ def trial() -> Trial:
         for name in NAMES
     }
     read = {name: {"bytes": 268435456, "took": 1.0, "error": "", "kind": ""} for name in NAMES}
-    return Trial("/data", NAMES, 256, wrote, saw, read)
+    return FolderTrial("/data", NAMES, 256, wrote, saw, read)
 
 
-def findings(one: Trial) -> list[str]:
+def findings(one: FolderTrial) -> list[str]:
     found = collect(judge(one))
     return [f"{each.status} {each.id} {each.node}: {each.summary}" for each in found.findings if each.status != "pass"]
 
 
-def changed(part: str, node: str, **values: Any) -> Trial:
+def changed(part: str, node: str, **values: Any) -> FolderTrial:
     one = trial()
     getattr(one, part)[node].update(values)
     return one
 
 
-def seen(node: str, writer: str, **values: Any) -> Trial:
+def seen(node: str, writer: str, **values: Any) -> FolderTrial:
     one = trial()
     answer: Any = one.saw[node]
     answer["seen"][NAMES[writer]].update(values)
@@ -103,7 +103,7 @@ def test_where_all_is_well_nothing_is_found() -> None:
         ),
     ],
 )
-def test_what_is_wrong(one: Trial, said: str) -> None:
+def test_what_is_wrong(one: FolderTrial, said: str) -> None:
     assert findings(one) == [said]
 
 
@@ -152,7 +152,7 @@ def test_a_node_that_did_not_answer_is_unknown() -> None:
 
 
 def test_the_page_shows_every_folder() -> None:
-    assert tables({}) is None
-    (one,) = tables({"folders": [{"path": "/data", "megabytes": 256, "nodes": rates(trial())}]}) or []
+    assert shared_data_tables({}) is None
+    (one,) = shared_data_tables({"folders": [{"path": "/data", "megabytes": 256, "nodes": rates(trial())}]}) or []
     assert one["together"] == {"write": "403", "read": "805"}
     assert one["rows"][0] == {"node": "node1", "write": "134.2", "read": "268.4", "seen": "0.02"}

@@ -7,9 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from cases import cases
-from muster.status.judge import Given, Node, as_dict, ranks_of, sentence, status
-from muster.status.past import Kept, Past
-from muster.status.quarantine import quarantine
+from muster.status.judge import StatusFacts, StatusNode, as_dict, quarantine, ranks_of, sentence, status
+from muster.status.past import PastRun, PastRuns
 from muster.status.screen import screen
 
 if TYPE_CHECKING:
@@ -60,21 +59,21 @@ def answer(**said: Any) -> dict[str, Any]:
     }
 
 
-def given(case: Mapping[str, Any]) -> Given:
+def given(case: Mapping[str, Any]) -> StatusFacts:
     nodes = spread(case["nodes"])
     out = {name: quarantine(own.get("quarantine", False)) for name, own in nodes.items()}
     ranks = ranks_of({name: max(1, own.get("gpus", 0)) for name, own in nodes.items() if not out[name]})
-    past = {name: Kept(**kept) for name, kept in case.get("past", {}).items() if name != "book"}
-    return Given(
+    past = {name: PastRun(**kept) for name, kept in case.get("past", {}).items() if name != "book"}
+    return StatusFacts(
         cluster="lab",
         nodes=[
-            Node(name, own.get("gpus", 0), ranks.get(name, ()), out[name], own.get("torch", ""))
+            StatusNode(name, own.get("gpus", 0), ranks.get(name, ()), out[name], own.get("torch", ""))
             for name, own in nodes.items()
         ],
         answers={name: answer(**said) for name, said in spread(case.get("answers", {})).items()},
         silent=spread(case.get("silent", {})),
         not_root=spread(case.get("not_root", {})),
-        past=Past(**past, book=case.get("past", {}).get("book", {})),
+        past=PastRuns(**past, book=case.get("past", {}).get("book", {})),
         now=NOW,
         time="2026-11-18 11:06:40 UTC",
     )

@@ -6,15 +6,15 @@ from dataclasses import asdict
 from typing import Any
 
 from cases import cases
-from muster.nvidia_driver.model import Seen
+from muster.nvidia_driver.model import DriverState
 from muster.upgrade import say
 from muster.upgrade.driver import by_hand, going_back, turn_from, turn_of
-from muster.upgrade.model import Node, Order, Request
+from muster.upgrade.model import Order, UpgradeNode, UpgradeRequest
 
 DEVICE = {"slot": "0000:18:00.0", "id": "10de:2330", "name": "", "driver": "nvidia"}
 
 
-def seen_of(given: dict[str, Any]) -> Seen:
+def seen_of(given: dict[str, Any]) -> DriverState:
     """packages: the version of each, or [version, dpkg's state]. runfile: libraries that no package brought."""
     rows = {
         name: row if isinstance(row, list) else [row, "installed"] for name, row in given.get("packages", {}).items()
@@ -23,7 +23,7 @@ def seen_of(given: dict[str, Any]) -> Seen:
     runfile = {"programs": [], "libraries": given.get("runfile", []), "log": False}
     stack: Any = {"packages": packages, "loaded": given.get("loaded", ""), "runfile": runfile}
     gpus: Any = {"devices": [DEVICE] if given.get("gpus", True) else [], "nvswitches": 0, "driver_version": ""}
-    return Seen(stack, gpus)
+    return DriverState(stack, gpus)
 
 
 @cases(__file__, "driver")
@@ -48,7 +48,7 @@ def test_what_is_typed_to_go_back() -> None:
     )
     there = ["libnvidia-compute", "libnvidia-gpucomp", "cuda-toolkit-13-0"]
     text = say.ended_red(
-        Request(driver="595"), {"node1": "its GPUs do not answer"}, ["node2"], going_back("node1", turn, there)
+        UpgradeRequest(driver="595"), {"node1": "its GPUs do not answer"}, ["node2"], going_back("node1", turn, there)
     )
     install = "apt-get install --yes --allow-downgrades --allow-change-held-packages --no-install-recommends"
     lines = text.splitlines()
@@ -60,7 +60,7 @@ def test_what_is_typed_to_go_back() -> None:
 
 
 def test_what_is_shown_before_and_behind() -> None:
-    request, nodes = Request(driver="595"), [Node("node1")]
+    request, nodes = UpgradeRequest(driver="595"), [UpgradeNode("node1")]
     assert say.planned(nodes, Order(proved=("node1",)), request, launches=True) == (
         "changes  none: every node that answers has it"
     )

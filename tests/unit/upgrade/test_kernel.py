@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 
 from cases import cases, document_of
-from muster.nvidia_driver.apt import Answer
-from muster.upgrade import kernel, say_kernel
-from muster.upgrade.boot_menu import entry
-from muster.upgrade.kernel_seen import Kernel, Kernels, Module, Package, UselessError, flavour, read
+from muster.nvidia_driver.apt import AptSimulation
+from muster.upgrade import kernel, say
+from muster.upgrade.kernel_seen import (
+    InstalledKernel,
+    KernelPackage,
+    Kernels,
+    Module,
+    UselessError,
+    entry,
+    flavour,
+    read,
+)
 from muster.upgrade.model import Order
 
 NODES: dict[str, Any] = document_of(Path(__file__).with_name("nodes.yml"))
@@ -20,15 +28,19 @@ NODES: dict[str, Any] = document_of(Path(__file__).with_name("nodes.yml"))
 
 def seen_of(given: dict[str, Any]) -> Kernels:
     """packages: [version, depends...] of each. security: the versions there, newest first. known: all of apt's."""
-    packages = {name: Package(rest[0], False, tuple(rest[1:])) for name, rest in given.get("packages", {}).items()}
-    packages |= {name: Package(packages[name].version, True, packages[name].depends) for name in given.get("held", [])}
+    packages = {
+        name: KernelPackage(rest[0], False, tuple(rest[1:])) for name, rest in given.get("packages", {}).items()
+    }
+    packages |= {
+        name: KernelPackage(packages[name].version, True, packages[name].depends) for name in given.get("held", [])
+    }
     offered = {name: tuple(those) for name, those in given.get("security", {}).items()}
     known = {
         name: tuple(given.get("known", {}).get(name, (*those, packages[name].version)))
         for name, those in offered.items()
     }
     kernels = {
-        release: Kernel(**{**of, "module": Module(*of.get("module", ("", "")))})
+        release: InstalledKernel(**{**of, "module": Module(*of.get("module", ("", "")))})
         for release, of in given.get("kernels", {}).items()
     }
     bootable = tuple(given.get("bootable", ()))
@@ -45,8 +57,8 @@ def seen_of(given: dict[str, Any]) -> Kernels:
     )
 
 
-def answer_of(given: dict[str, Any]) -> Answer:
-    return Answer(given.get("installs", {}), tuple(given.get("removes", ())), (), tuple(given.get("errors", ())))
+def answer_of(given: dict[str, Any]) -> AptSimulation:
+    return AptSimulation(given.get("installs", {}), tuple(given.get("removes", ())), (), tuple(given.get("errors", ())))
 
 
 @cases(__file__, "kernel")
@@ -65,14 +77,14 @@ def test_what_a_node_gets(case: dict[str, Any]) -> None:
     assert fix.start == case["start"]
     assert [str(change) for change in fix.changes] == case.get("changes", [])
     assert list(fix.back) == case.get("back", [])
-    shown = [*say_kernel.packages({"node1": fix}, Order((("node1",),)))]
+    shown = [*say.kernel_packages({"node1": fix}, Order((("node1",),)))]
     assert shown == case.get("shown", [])
     assert kernel.fix_of(asdict(fix)) == fix
 
 
 @cases(__file__, "kernel_after")
 def test_whether_it_can_be_started_and_has_come_back(case: dict[str, Any]) -> None:
-    fix = kernel.Fix(start=case["start"])
+    fix = kernel.KernelFix(start=case["start"])
     seen = seen_of(case["seen"])
     assert kernel.unready(seen, fix) == case.get("unready", "")
     assert kernel.wrong_after(seen, fix, case.get("loaded_before", "")) == case.get("wrong_after", "")
@@ -148,5 +160,5 @@ def test_the_flavour_of_a_kernel(release: str, of: str) -> None:
 
 
 def test_the_machine_on_which_this_runs() -> None:
-    said = kernel.by_hand(kernel.Fix(words=("linux-image-generic=6.8.0-94.96",)))
+    said = kernel.by_hand(kernel.KernelFix(words=("linux-image-generic=6.8.0-94.96",)))
     assert said.endswith("On it: sudo apt-get install linux-image-generic=6.8.0-94.96, then sudo systemctl reboot")

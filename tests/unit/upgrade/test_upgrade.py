@@ -6,28 +6,28 @@ from typing import Any
 
 from cases import cases
 from muster.upgrade import say
-from muster.upgrade.asked import problems
-from muster.upgrade.model import Change, Node, Order, Request
+from muster.upgrade.model import Order, UpgradeNode, UpgradeRequest, VersionChange, problems
 from muster.upgrade.order import put_in_order, trials
 from muster.upgrade.previous import environments, going_back
 from muster.upgrade.seen import read
 
 
-def node(name: str, given: dict[str, Any]) -> Node:
+def node(name: str, given: dict[str, Any]) -> UpgradeNode:
     changes = tuple(
-        Change(**change) for change in given.get("changes", [{"what": "PyTorch", "before": "2.0.0", "after": "2.1.0"}])
+        VersionChange(**change)
+        for change in given.get("changes", [{"what": "PyTorch", "before": "2.0.0", "after": "2.1.0"}])
     )
     busy = tuple(given.get("busy", ()))
-    return Node(name, changes, busy, given.get("silent", ""), given.get("quarantined", False))
+    return UpgradeNode(name, changes, busy, given.get("silent", ""), given.get("quarantined", False))
 
 
-def nodes_of(case: dict[str, Any]) -> list[Node]:
+def nodes_of(case: dict[str, Any]) -> list[UpgradeNode]:
     return [node(name, given or {}) for name, given in case["nodes"].items()]
 
 
 @cases(__file__, "order")
 def test_the_order(case: dict[str, Any]) -> None:
-    nodes, request = nodes_of(case), Request(**case.get("request", {"torch": "2.1.0"}))
+    nodes, request = nodes_of(case), UpgradeRequest(**case.get("request", {"torch": "2.1.0"}))
     order = put_in_order(nodes, request)
     assert [list(batch) for batch in order.batches] == case.get("batches", [])
     assert list(order.refusals) == case.get("refusals", [])
@@ -38,7 +38,7 @@ def test_the_order(case: dict[str, Any]) -> None:
 
 @cases(__file__, "trials")
 def test_what_tries_a_batch(case: dict[str, Any]) -> None:
-    nodes = [Node(name, quarantined=name in case.get("quarantined", [])) for name in case["nodes"]]
+    nodes = [UpgradeNode(name, quarantined=name in case.get("quarantined", [])) for name in case["nodes"]]
     found = trials(case["batch"], case.get("proved", []), nodes, first=case.get("first", False))
     assert found == case["launches"]
 
@@ -60,13 +60,13 @@ def test_who_is_at_work(case: dict[str, Any]) -> None:
 
 @cases(__file__, "problems")
 def test_what_cannot_be_asked(case: dict[str, Any]) -> None:
-    found = problems(Request(**case["request"]))
+    found = problems(UpgradeRequest(**case["request"]))
     assert list(found) == case["problems"]
 
 
 @cases(__file__, "ended")
 def test_what_is_said_at_the_end(case: dict[str, Any]) -> None:
-    request = Request(**case["request"])
+    request = UpgradeRequest(**case["request"])
     if "red" in case:
         said = say.ended_red(request, case["red"], case.get("untouched", []))
     elif "left" in case:

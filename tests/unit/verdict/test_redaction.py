@@ -10,7 +10,7 @@ import urllib.parse
 import pytest
 
 from muster.verdict.masking import MASK
-from muster.verdict.redaction import Redaction, Stream, is_covered, secrets_of
+from muster.verdict.redaction import RedactedStream, Redaction, is_covered, secrets_of
 
 GIVEN = 'pä55"w/rd+1'
 OTHER = "abcabcabd-42"
@@ -100,7 +100,7 @@ def test_a_piece_from_the_middle_of_a_secret_is_covered() -> None:
 
 def test_without_secrets_nothing_is_held_back() -> None:
     stream = Redaction([]).stream()
-    assert isinstance(stream, Stream)
+    assert isinstance(stream, RedactedStream)
     assert stream.feed("abc") + stream.gap() == "abc"
     assert Redaction([""]).text("abc") == "abc"
 

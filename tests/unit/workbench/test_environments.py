@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.workbench.environments import environments
+from muster.workbench.plan import environments
 
 
 @pytest.mark.parametrize("root", ["/opt/muster/pytorch/current", "/srv/site/torch"])

@@ -11,7 +11,7 @@ import pytest
 from muster.workbench.notebook import (
     AnswerError,
     Notebook,
-    Way,
+    SshAccess,
     changes,
     lines,
     problem,
@@ -31,7 +31,7 @@ SEEN: Notebook = {
 }
 SITE = "ansible-playbook site.yml --tags launch_users,workbench"
 START = "ansible-playbook playbooks/notebook.yml -e notebook_user=anna -e notebook_state=started"
-WAY = Way("10.0.0.11", ("-o", "ProxyJump=bastion", "-o", "UserKnownHostsFile=/srv/my lab/known_hosts"))
+WAY = SshAccess("10.0.0.11", ("-o", "ProxyJump=bastion", "-o", "UserKnownHostsFile=/srv/my lab/known_hosts"))
 
 
 @pytest.mark.parametrize(
@@ -180,4 +180,4 @@ def test_ssh_takes_the_lines_of_a_user() -> None:
         program, *words = shlex.split(line)
         asked = subprocess.run([program, "-G", *words], capture_output=True, text=True, check=True)
         assert {"user anna", "hostname 10.0.0.11", "proxyjump bastion"} <= set(asked.stdout.splitlines())
-    assert token(Way("h"), "anna", "/a b/token") == """ssh -- anna@h cat ''"'"'/a b/token'"'"''"""
+    assert token(SshAccess("h"), "anna", "/a b/token") == """ssh -- anna@h cat ''"'"'/a b/token'"'"''"""

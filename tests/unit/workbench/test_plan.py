@@ -7,7 +7,7 @@ from typing import Any
 
 from cases import cases
 from muster.workbench import files
-from muster.workbench.plan import Python, Request, Seen, make_plan
+from muster.workbench.plan import Python, WorkbenchRequest, WorkbenchState, make_plan
 
 ROOT, USERS = "/opt/muster/workbench", "/var/lib/muster/users"
 PROGRAMS = {"lab.py": "# lab\n"}
@@ -18,8 +18,8 @@ def test_plan(case: dict[str, Any]) -> None:
     pythons = {name: Python(**one) for name, one in case["seen"].pop("pythons", {}).items()}
     earlier = case.get("earlier")
     texts = files.texts(ROOT, USERS, PROGRAMS, earlier) if earlier else {}
-    request = Request(ROOT, USERS, PROGRAMS, case.get("environments", {}), case.get("present", True))
-    plan = make_plan(request, Seen(texts=texts, pythons=pythons, **case["seen"]))
+    request = WorkbenchRequest(ROOT, USERS, PROGRAMS, case.get("environments", {}), case.get("present", True))
+    plan = make_plan(request, WorkbenchState(texts=texts, pythons=pythons, **case["seen"]))
     assert plan.differences == case.get("differences", [])
     assert plan.notes == case.get("notes", [])
     assert [path for path, text in plan.files.items() if text is not None] == case.get("written", [])

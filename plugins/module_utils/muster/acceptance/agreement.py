@@ -1,8 +1,9 @@
-"""Ranks that should have the same: who has not, by what most of them have; and whether enough is known to say so."""
+"""Ranks compared: who differs from most of those that should be the same, or that have the same model of GPU."""
 
 from __future__ import annotations
 
 import math
+from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..verdict.commands import playbook
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 HEALTH = playbook("site.yml", tags="health")
 NOT_FINITE = 1e30  # what the payload says for it
+MAJORITY = 3  # of two that differ, nobody knows which one is as it should be
+MAD = 1.4826  # of a normal distribution, the standard deviation by the median of the distances from the median
 
 
 class Apart(NamedTuple):
@@ -92,3 +95,25 @@ def settled(check: Check, reports: Reports, known: Collection[int], text: str) -
     if not known:
         return check.unknown(reports.head, f"no rank reported what {check.id} reads", fix="Read the ranks' logs")
     return reports.good(check, text, whole=set(known) == set(reports.places))
+
+
+def by_model(values: Mapping[int, float], models: Mapping[int, str]) -> list[dict[int, float]]:
+    """The values of the ranks, those of each model apart."""
+    groups: dict[str, dict[int, float]] = {}
+    for rank, value in values.items():
+        groups.setdefault(models.get(rank, ""), {})[rank] = value
+    return list(groups.values())
+
+
+def usual(values: Iterable[float]) -> float | None:
+    """The median where there is a majority."""
+    told = list(values)
+    return median(told) if len(told) >= MAJORITY else None
+
+
+def outside(value: float, values: Iterable[float], times: float, deviations: float = 3.0) -> bool:
+    """Whether it is more than so many times the median, and farther above it than the others scatter."""
+    told = list(values)
+    middle = median(told)
+    scatter = MAD * median(abs(one - middle) for one in told)
+    return value > times * middle and value > middle + deviations * scatter

@@ -1,4 +1,4 @@
-"""The accepted state of a cluster: what a healthy run measured, and by how much a later one falls behind it.
+"""The accepted state of a cluster: what a healthy run measured and on what, and by how much a later run is slower.
 
 It is kept for each mode, backend and layout of ranks (acceptance.json, beside the runs, so that it outlives them). The
 first healthy run is accepted by itself, and adds what it measured for the first time; a later one on request.
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check
 from ..verdict.commands import playbook
-from ..verdict.words import plural
-from .circumstances import about, since
+from ..verdict.words import few, plural
 from .metrics import KINDS, drop_of, metrics, positive, rows, told, word
 
 if TYPE_CHECKING:
@@ -53,10 +52,12 @@ ACCEPTED = Check(
     command=playbook("playbooks/ddp_smoke.yml", ddp_smoke_accept="true"),
 )
 CHECKS = (REGRESSION, ACCEPTED)
+# Of what health sees of a node, beside what the ranks say themselves.
+TRAITS = ("os", "kernel", "driver", "vbios", "hca_firmware")
 
 
 @dataclass(frozen=True)
-class Past:
+class AcceptanceHistory:
     """book: acceptance.json as it is. run, date: of this run. accept: whether it is requested. severity: of a drop.
 
     looks: what health saw on each node in this run, where it looked.
@@ -100,7 +101,7 @@ class Drop:
         return 100 * (self.metric.value / self.before - 1)
 
 
-def settle(reports: Reports, smoke: Mapping[str, Any], past: Past, wrong: Sequence[str]) -> Settled:
+def settle(reports: Reports, smoke: Mapping[str, Any], past: AcceptanceHistory, wrong: Sequence[str]) -> Settled:
     """Compare, accept or refuse. wrong: what stands against this run, in words; empty where it is healthy."""
     measured = metrics(smoke)
     layout = layout_of(reports)
@@ -225,7 +226,11 @@ def _refused(head: str, wrong: Sequence[str]) -> Finding:
 
 
 def _accepted(
-    reports: Reports, smoke: Mapping[str, Any], measured: Mapping[str, Metric], past: Past, layout: Mapping[str, Any]
+    reports: Reports,
+    smoke: Mapping[str, Any],
+    measured: Mapping[str, Metric],
+    past: AcceptanceHistory,
+    layout: Mapping[str, Any],
 ) -> dict[str, Any]:
     given = asdict(reports.bounds)
     lost = {f"{kind}_may_lose": bound_of(kind, reports.plan["backend"], []) for kind in KINDS}
@@ -241,7 +246,7 @@ def _accepted(
     }
 
 
-def _remembered(state: Mapping[str, Any], measured: Mapping[str, Metric], past: Past) -> dict[str, Any]:
+def _remembered(state: Mapping[str, Any], measured: Mapping[str, Metric], past: AcceptanceHistory) -> dict[str, Any]:
     """The state with this healthy run in its history, and with what was not measured when it was accepted."""
     values = state.get("values")
     known = {key for _, key, _ in _pairs(measured, state)}
@@ -253,13 +258,13 @@ def _remembered(state: Mapping[str, Any], measured: Mapping[str, Metric], past: 
     }
 
 
-def _kept(metric: Metric, past: Past) -> dict[str, Any]:
+def _kept(metric: Metric, past: AcceptanceHistory) -> dict[str, Any]:
     kind = KINDS[metric.kind]
     about_it = {"unit": kind.unit, "higher_is_better": kind.higher_is_better, "run": past.run}
     return {**{key: value for key, value in metric._asdict().items() if key != "key"}, **about_it}
 
 
-def _in_history(measured: Mapping[str, Metric], past: Past) -> dict[str, Any]:
+def _in_history(measured: Mapping[str, Metric], past: AcceptanceHistory) -> dict[str, Any]:
     values = {identity: metric.value for identity, metric in measured.items()}
     return {"run": past.run, "date": past.date, "values": values}
 
@@ -291,3 +296,50 @@ def _shown(state: Mapping[str, Any], measured: Mapping[str, Metric], drops: Sequ
 
 def _day(state: Mapping[str, Any]) -> str:
     return f"{word(state.get('date'))[:10]} (run {word(state.get('run'))})"
+
+
+def about(smoke: Mapping[str, Any], looks: Mapping[str, Any]) -> dict[str, dict[str, dict[str, str]]]:
+    """Versions by node, and the GPU of each rank. looks: what health saw in the same run, where it looked."""
+    versions: dict[str, dict[str, str]] = {}
+    gpus: dict[str, dict[str, str]] = {}
+    for rank in rows(smoke, "ranks"):
+        node, gpu = word(rank.get("node")), word(rank.get("gpu_uuid"))
+        look = _inner(looks, node)
+        traits = _inner(look, "traits")
+        said = {**{name: traits.get(name) for name in TRAITS}, **_inner(_facts(rank), "versions")}
+        known = {word(name): word(value) for name, value in sorted(said.items(), key=str) if word(value)}
+        if known:
+            versions.setdefault(node, {}).update(known)
+        if gpu:
+            serials = {
+                word(one.get("uuid")): word(one.get("serial")) for one in rows(_inner(look, "facts", "gpu"), "gpus")
+            }
+            serial = {"serial": serials[gpu]} if serials.get(gpu) else {}
+            gpus[f"{node}, local rank {word(rank.get('local_rank'))}"] = {"uuid": gpu, **serial}
+    return {"versions": versions, "gpus": gpus}
+
+
+def since(state: Mapping[str, Any], now: Mapping[str, dict[str, dict[str, str]]]) -> str:
+    """What is no longer as it was when the state was accepted, as a sentence; of what is known of both."""
+    groups: dict[str, list[str]] = {}
+    for part, places in now.items():
+        for place, said in places.items():
+            before = _inner(state, part, place)
+            for what, value in said.items():
+                old = before.get(what)
+                if isinstance(old, str) and old != value:
+                    title = {"uuid": "", "serial": "serial number "}.get(what, f"{what} ")
+                    groups.setdefault(f"{title}{old} -> {value}", []).append(place)
+    changes = [f"{change} ({few(places)})" for change, places in groups.items()]
+    return f" Changed since then: {few(changes, '; ')}" if changes else ""
+
+
+def _facts(rank: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _inner(rank, "stages", "world", "facts")
+
+
+def _inner(value: Any, *names: str) -> Mapping[str, Any]:
+    """A mapping inside mappings of foreign input; empty where there is none."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}

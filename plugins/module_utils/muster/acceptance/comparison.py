@@ -20,14 +20,14 @@ TOO_GOOD = 1.1  # of the ideal; a little more than all of it is noise
 NO_SUMMARY = 'its rank 0 printed no line @muster {"event": "summary", "samples_per_second": ...}'
 
 
-class Launch(NamedTuple):
+class ComparedLaunch(NamedTuple):
     """One of the launches that are compared. plan: as it was run. events: what its ranks reported."""
 
     plan: Mapping[str, Any]
     events: Sequence[Mapping[str, Any]]
 
 
-def compare(launches: Sequence[Launch], skipped: Sequence[Mapping[str, str]] = ()) -> dict[str, Any]:
+def compare(launches: Sequence[ComparedLaunch], skipped: Sequence[Mapping[str, str]] = ()) -> dict[str, Any]:
     """The content of comparison.json. launches: the smallest first, with which the others are compared.
 
     efficiency: of the ideal, which is as many times the first one's speed as there are GPUs; without GPUs, nodes, for
@@ -41,7 +41,7 @@ def compare(launches: Sequence[Launch], skipped: Sequence[Mapping[str, str]] = (
     return {"schema": 1, "wrong": list(wrong(rows)), "rows": rows, "skipped": list(skipped)}
 
 
-def row_of(launch: Launch) -> dict[str, Any]:
+def row_of(launch: ComparedLaunch) -> dict[str, Any]:
     plan = launch.plan
     said: Mapping[str, Any] = next(
         (event for event in launch.events if event.get("event") == "summary" and event.get("from_rank") == 0), {}

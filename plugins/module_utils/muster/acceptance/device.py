@@ -1,12 +1,12 @@
-"""Each rank's device by itself: is what it computes right, and does it compute and move data as its like do?"""
+"""Each rank's device by itself: whether it computes correctly, and as fast as its model and others of it do."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..verdict.check import Check
 from ..verdict.words import plural
-from . import like, rates
+from . import agreement
 from .reports import finite
 
 if TYPE_CHECKING:
@@ -82,6 +82,9 @@ NO_GPU = "no rank has a GPU, and what a CPU reaches is not judged: ranks share i
 # Facts: what it is called, and in which unit.
 RATES = {"gemm_tflops": ("computes", "TFLOPS"), "memory_gbps": ("copies in its memory at", "GB/s")}
 COPIES = {"h2d_gbps": ("is written from the host at", "GB/s"), "d2h_gbps": ("is read by the host at", "GB/s")}
+# GB/s that a lane of PCIe carries in one direction, by generation, without its line code (8b/10b, then 128b/130b; flits
+# since 6): https://pcisig.com/specifications. Times the width it is what no copy can exceed.
+LANE_GBPS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 
 
 def judge(reports: Reports) -> Iterator[Said]:
@@ -142,7 +145,7 @@ def values(reports: Reports, key: str, models: Mapping[int, str]) -> dict[int, f
 def floors(reports: Reports, models: Mapping[int, str]) -> Iterator[Said]:
     found, held, unknown = False, 0, set()
     for rank, model in models.items():
-        bound = rates.floor(reports.bounds.gpu_rates, model)
+        bound = floor(reports.bounds.gpu_rates, model)
         if not bound.basis:
             unknown.add(model)
             continue
@@ -155,13 +158,13 @@ def floors(reports: Reports, models: Mapping[int, str]) -> Iterator[Said]:
                 found = True
             elif value < least:
                 found = True
-                text = f"{named(reports, rank)}: {rates.short(model)} {does} {value:.4g} {unit}, below {least:.4g}"
+                text = f"{named(reports, rank)}: {short(model)} {does} {value:.4g} {unit}, below {least:.4g}"
                 more = {"observed": f"{value:.4g} {unit}", "expected": f"{least:.4g} {unit} at least ({bound.basis})"}
                 yield FLOOR.fail(reports.places[rank].node, text, **more)
             else:
                 held += 1
     for model in sorted(unknown):
-        yield FLOOR.skip(f"no floor is known of {rates.short(model)}; its like are compared")
+        yield FLOOR.skip(f"no floor is known of {short(model)}; its like are compared")
     if held and not found:
         yield reports.good(
             FLOOR, "the GPUs compute and copy above the floors of their models", whole=everywhere(reports)
@@ -175,18 +178,18 @@ def everywhere(reports: Reports) -> bool:
 def slower(reports: Reports, models: Mapping[int, str]) -> Iterator[Said]:
     found, compared = False, 0
     for key, (does, unit) in {**RATES, **COPIES}.items():
-        for group in like.by_model(alone(reports, key, values(reports, key, models)), models):
-            middle = like.usual(group.values())
+        for group in agreement.by_model(alone(reports, key, values(reports, key, models)), models):
+            middle = agreement.usual(group.values())
             compared += len(group) if middle else 0
             for rank, value in group.items():
                 if middle and value < ODD * middle:
                     found = True
                     say = SLOWER.fail if value < FAR * middle else SLOWER.warn
-                    text = f"{named(reports, rank)}: {rates.short(models[rank])} {does} {value:.4g} {unit}"
+                    text = f"{named(reports, rank)}: {short(models[rank])} {does} {value:.4g} {unit}"
                     text += f", {value / middle:.0%} of the median of {plural(len(group), 'such GPU')} ({middle:.4g})"
                     yield say(reports.places[rank].node, text, observed=f"{value:.4g}", expected=f"{middle:.4g}")
     if not compared:
-        yield SLOWER.skip(f"there are not {like.MAJORITY} GPUs of one model")
+        yield SLOWER.skip(f"there are not {agreement.MAJORITY} GPUs of one model")
     elif not found:
         yield reports.good(SLOWER, "each GPU is as fast as its like", whole=everywhere(reports))
 
@@ -201,7 +204,7 @@ def host(reports: Reports, models: Mapping[int, str]) -> Iterator[Said]:
     found, held = False, 0
     for key, (does, unit) in COPIES.items():
         for rank, value in alone(reports, key, values(reports, key, models)).items():
-            link = rates.link_gbps(reports.facts(STAGE)[rank].get("smi"))
+            link = link_gbps(reports.facts(STAGE)[rank].get("smi"))
             if link is None:
                 continue
             most, name = link
@@ -225,7 +228,7 @@ def peers(reports: Reports, models: Mapping[int, str]) -> Iterator[Said]:
     found, compared = False, 0
     for node in dict.fromkeys(place.node for place in reports.places.values()):
         pairs = list(pairs_of(reports, models, node))
-        middle = like.usual(value for _, _, value in pairs)
+        middle = agreement.usual(value for _, _, value in pairs)
         if middle is None or middle < SWITCHED_GBPS:
             continue
         compared += len(pairs)
@@ -285,17 +288,63 @@ def measured(reports: Reports) -> dict[str, Any]:
 
 
 def row(reports: Reports, rank: int, said: Mapping[str, Any], model: str) -> dict[str, Any]:
-    bound = rates.floor(reports.bounds.gpu_rates, model) if model else rates.NONE
-    link = rates.link_gbps(said.get("smi"))
+    bound = floor(reports.bounds.gpu_rates, model) if model else NONE
+    link = link_gbps(said.get("smi"))
     return {
         "rank": rank,
         "node": reports.places[rank].node,
         "local_rank": reports.places[rank].local_rank,
         "gpu_uuid": str(said.get("gpu_uuid") or ""),
-        "model": rates.short(model) or "cpu",
+        "model": short(model) or "cpu",
         **{key: finite(said.get(key)) for key in ("gemm_tflops", "memory_gbps", "h2d_gbps", "d2h_gbps")},
         "gemm_floor": bound.gemm,
         "memory_floor": bound.memory,
         "h2d_floor": round(LINK_FAR * link[0], 2) if link else None,
         "basis": bound.basis or ("the median of its like" if model else ""),
     }
+
+
+class Floor(NamedTuple):
+    """gemm: TFLOPS, memory: GB/s; None where none is known. basis: of which row, from where."""
+
+    gemm: float | None
+    memory: float | None
+    basis: str
+
+
+NONE = Floor(None, None, "")
+
+
+def floor(table: Mapping[str, Any], model: str) -> Floor:
+    """By the longest name whose words the model's begins with: an A100 is no A10, a share of an A40 (A40-48Q) no A40.
+
+    A part of a GPU (MIG) is not held to what the whole one does.
+    """
+    name = short(model)
+    if " MIG " in name:
+        return NONE
+    rows = [
+        (begin, row) for row in table.get("gpus", []) for begin in row["names"] if f"{name} ".startswith(f"{begin} ")
+    ]
+    if not rows:
+        return NONE
+    begin, row = max(rows, key=lambda found: len(found[0]))
+    gemm, memory = table["floors"]["gemm"], table["floors"]["memory"]
+    return Floor(
+        row["tflops"] * row.get("gemm_floor", gemm), row["gbps"] * memory, f"data sheet of {begin}: {row['source']}"
+    )
+
+
+def short(model: str) -> str:
+    """As the rows have it, and versions.yml of the role gpu_stack: without its maker's name."""
+    return model.removeprefix("NVIDIA ").removeprefix("Tesla ")
+
+
+def link_gbps(smi: Any) -> tuple[float, str] | None:
+    """What the GPU's link carries at most, and its name; None where nvidia-smi does not tell it."""
+    if not isinstance(smi, dict):
+        return None
+    generation, width = finite(smi.get("link_generation")), finite(smi.get("link_width"))
+    if generation is None or not width or generation not in LANE_GBPS:
+        return None
+    return LANE_GBPS[int(generation)] * width, f"PCIe {generation:.0f} x{width:.0f}"

@@ -48,7 +48,7 @@ CHECKS = (DATA, WEIGHTS, EQUALITY)
 STAGE = "equality"
 
 
-class Run(NamedTuple):
+class TrainingRun(NamedTuple):
     dtype: str
     accumulation: int
 
@@ -56,7 +56,7 @@ class Run(NamedTuple):
         return self.dtype + (f", accumulation over {self.accumulation}" if self.accumulation > 1 else "")
 
 
-Runs = dict[Run, dict[int, "Mapping[str, Any]"]]
+Runs = dict[TrainingRun, dict[int, "Mapping[str, Any]"]]
 
 
 def judge(reports: Reports) -> Iterator[Said]:
@@ -82,7 +82,7 @@ def runs_of(reports: Reports) -> Runs:
         listed = said.get("runs")
         for one in listed if isinstance(listed, list) else []:
             if isinstance(one, dict) and isinstance(one.get("dtype"), str) and type(one.get("accumulation")) is int:
-                runs.setdefault(Run(one["dtype"][:20], one["accumulation"]), {})[rank] = one
+                runs.setdefault(TrainingRun(one["dtype"][:20], one["accumulation"]), {})[rank] = one
     return runs
 
 

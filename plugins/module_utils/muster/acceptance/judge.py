@@ -1,7 +1,4 @@
-"""The acceptance test judged: every subject's checks over what the ranks reported, and what was measured (smoke.json).
-
-A rank that did not report is a failure: nothing is concluded from its peers.
-"""
+"""The acceptance test evaluated: the checks of every subject, the measured values, and one sentence for people."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ from .summary import summary
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..verdict.check import Judged
+    from ..verdict.check import CheckResults
     from ..verdict.finding import Verdict
     from .reports import Reports
 
@@ -56,7 +53,7 @@ SUBJECTS = (
 MEASURED = (device, collectives, bandwidth, transport, stragglers, scaling, soak)
 
 
-def judge(reports: Reports) -> Judged:
+def judge(reports: Reports) -> CheckResults:
     return collect(said for subject in SUBJECTS for said in subject.judge(reports))
 
 
@@ -100,7 +97,10 @@ def rank_of(reports: Reports, rank: int) -> dict[str, Any]:
 
 
 def verdict(
-    reports: Reports, launch: dict[str, Any], events: list[dict[str, Any]], past: baseline.Past | None = None
+    reports: Reports,
+    launch: dict[str, Any],
+    events: list[dict[str, Any]],
+    past: baseline.AcceptanceHistory | None = None,
 ) -> Verdict:
     return concluded(reports, launch, events, past).verdict
 
@@ -114,7 +114,10 @@ class Conclusion(NamedTuple):
 
 
 def concluded(
-    reports: Reports, launch: dict[str, Any], events: list[dict[str, Any]], past: baseline.Past | None = None
+    reports: Reports,
+    launch: dict[str, Any],
+    events: list[dict[str, Any]],
+    past: baseline.AcceptanceHistory | None = None,
 ) -> Conclusion:
     """The launch's verdict with the test's findings added, and what was measured; against the accepted state where
     past is given.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LONGEST = 80  # characters of a name that a node tells
 
 
-class Kind(NamedTuple):
+class MetricKind(NamedTuple):
     """What is measured. accelerated, bare: the part of its value that a run may lose before it is told, on GPUs and on
     CPUs; None where it says nothing.
     """
@@ -33,14 +33,14 @@ class Kind(NamedTuple):
 # share cores, caches and one kernel's network with each other and with whatever else runs there: a run beside another
 # one takes up to twice as long, and single small messages ten times.
 KINDS = {
-    "gemm": Kind("GEMM rate", "TFLOP/s", True, 0.05, 0.5),
-    "memory": Kind("memory bandwidth", "GB/s", True, 0.05, 0.5),
-    "host_to_device": Kind("host-to-device rate", "GB/s", True, 0.10, None),
-    "busbw": Kind("busbw", "GB/s", True, 0.10, 0.5),
-    "latency": Kind("latency", "µs", False, 0.5, None),
-    "compute": Kind("compute time of a step", "ms", False, 0.10, 0.5),
-    "samples": Kind("throughput", "samples/s", True, 0.15, 0.5),
-    "efficiency": Kind("scaling efficiency", "", True, 0.10, 0.5),
+    "gemm": MetricKind("GEMM rate", "TFLOP/s", True, 0.05, 0.5),
+    "memory": MetricKind("memory bandwidth", "GB/s", True, 0.05, 0.5),
+    "host_to_device": MetricKind("host-to-device rate", "GB/s", True, 0.10, None),
+    "busbw": MetricKind("busbw", "GB/s", True, 0.10, 0.5),
+    "latency": MetricKind("latency", "µs", False, 0.5, None),
+    "compute": MetricKind("compute time of a step", "ms", False, 0.10, 0.5),
+    "samples": MetricKind("throughput", "samples/s", True, 0.15, 0.5),
+    "efficiency": MetricKind("scaling efficiency", "", True, 0.10, 0.5),
 }
 LEVELS = {"all": "over all ranks", "node": "inside {}", "across": "across the nodes"}
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 STATUSES = ("ok", "wrong", "skipped", "failed", "timeout", "lost")
 
 
-class Place(NamedTuple):
+class RankPlace(NamedTuple):
     """Where a rank runs, as the plan has it."""
 
     node: str
@@ -60,7 +60,7 @@ class Reports:
 
     plan: Mapping[str, Any]
     mode: str
-    places: Mapping[int, Place]
+    places: Mapping[int, RankPlace]
     stages: Mapping[str, Mapping[int, Report]]
     wanted: tuple[str, ...] = ()
     bounds: Bounds = field(default_factory=Bounds)
@@ -96,10 +96,10 @@ class Reports:
         return check.unknown(self.head, f"not known of all ranks. Of those that reported: {text}", fix="")
 
 
-def places_of(plan: Mapping[str, Any]) -> dict[int, Place]:
+def places_of(plan: Mapping[str, Any]) -> dict[int, RankPlace]:
     """{rank: where it runs} as the plan has it."""
     return {
-        rank: Place(entry["node"], entry["node_rank"], local)
+        rank: RankPlace(entry["node"], entry["node_rank"], local)
         for entry in plan["nodes"]
         for local, rank in enumerate(entry["ranks"])
     }

@@ -46,7 +46,7 @@ MOST = 2**20  # samples of a case: more than the payload takes, and no trouble t
 RIGHT = 3  # of the payload: every third sample is right
 
 
-class Case(NamedTuple):
+class SamplerCase(NamedTuple):
     size: int
     drop_last: bool
     shuffle: bool
@@ -59,7 +59,7 @@ class Case(NamedTuple):
         return ", ".join(words)
 
 
-Shards = dict[Case, dict[int, tuple[int, ...]]]
+Shards = dict[SamplerCase, dict[int, tuple[int, ...]]]
 
 
 def judge(reports: Reports) -> Iterator[Said]:
@@ -92,18 +92,18 @@ def shards_of(reports: Reports) -> Shards:
     return shards
 
 
-def case_of(said: Any) -> Case | None:
-    values: list[Any] = [said.get(key) for key in Case._fields] if isinstance(said, dict) else []
+def case_of(said: Any) -> SamplerCase | None:
+    values: list[Any] = [said.get(key) for key in SamplerCase._fields] if isinstance(said, dict) else []
     known = [type(value) for value in values] == [int, bool, bool, int] and 0 < values[0] <= MOST
-    return Case(*values) if known else None
+    return SamplerCase(*values) if known else None
 
 
-def share_of(case: Case, ranks: int) -> int:
+def share_of(case: SamplerCase, ranks: int) -> int:
     """How many samples a rank has."""
     return case.size // ranks if case.drop_last else -(-case.size // ranks)
 
 
-def in_order(case: Case, rank: int, ranks: int) -> tuple[int, ...]:
+def in_order(case: SamplerCase, rank: int, ranks: int) -> tuple[int, ...]:
     """A rank's shard without shuffling: each n-th sample, and from the first one again where they end."""
     return tuple((rank + place * ranks) % case.size for place in range(share_of(case, ranks)))
 
@@ -134,7 +134,7 @@ def sampler(reports: Reports, shards: Shards, *, stale: bool) -> Iterator[Findin
         return
 
 
-def whole(case: Case, by_rank: Mapping[int, tuple[int, ...]], ranks: int) -> bool:
+def whole(case: SamplerCase, by_rank: Mapping[int, tuple[int, ...]], ranks: int) -> bool:
     """Whether the shards are what they have to be."""
     share = share_of(case, ranks)
     counted = Counter(index for indices in by_rank.values() for index in indices)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check
 from ..verdict.words import plural
-from . import like, world
+from . import agreement, world
 from .reports import finite
 
 if TYPE_CHECKING:
@@ -71,11 +71,11 @@ def slow(reports: Reports, kind: str) -> Iterator[tuple[int, float, str]]:
     told = {rank: value for rank, value in times(reports, kind).items() if value >= LEAST_MS or kind == "compute"}
     shared = any(said.get("shares_cores") for said in facts.values())
     least = TIMES_SHARED if shared else TIMES
-    for group in like.by_model(told, models(reports)):
-        middle = like.usual(group.values())
+    for group in agreement.by_model(told, models(reports)):
+        middle = agreement.usual(group.values())
         fastest = min(group.values(), default=0.0)
         for rank, mine in group.items():
-            if middle and like.outside(mine, group.values(), least):
+            if middle and agreement.outside(mine, group.values(), least):
                 yield rank, middle, f"the median of {plural(len(group), 'rank')}"
             elif fastest and mine > least * fastest and (held_back(facts[rank]) or mine >= TWICE * fastest):
                 yield rank, fastest, "the fastest rank"

@@ -150,7 +150,7 @@ def used(reports: Reports) -> Iterator[Said]:
     """Whether a tensor on plain "cuda" lies on the rank's own GPU."""
     known, found = 0, False
     for rank, said in reports.facts(STAGE).items():
-        own, other = Gpu.read(said, "gpu_index", "gpu_uuid"), Gpu.read(said, "used_index", "used_uuid")
+        own, other = RankGpu.read(said, "gpu_index", "gpu_uuid"), RankGpu.read(said, "used_index", "used_uuid")
         if own is None or other is None:
             continue
         known += 1
@@ -162,14 +162,14 @@ def used(reports: Reports) -> Iterator[Said]:
         yield reports.good(USED, "each rank computes on its own GPU", whole=known == len(reports.places))
 
 
-class Gpu(NamedTuple):
+class RankGpu(NamedTuple):
     """As a rank sees it. uuid: nothing where torch does not tell it."""
 
     device: int
     uuid: str
 
     @classmethod
-    def read(cls, said: Mapping[str, object], index: str, uuid: str) -> Gpu | None:
+    def read(cls, said: Mapping[str, object], index: str, uuid: str) -> RankGpu | None:
         place, name = number(said.get(index)), said.get(uuid)
         if place is None or not place.is_integer() or not isinstance(name, str):
             return None

@@ -18,7 +18,7 @@ DRIVER = "nvidia_driver"
 
 
 @dataclass(frozen=True)
-class File:
+class BaselineFile:
     """A file, all of it. Without the capability in `needs` it is left out: what it says would only do harm.
 
     by_effect: what it is for is looked at in itself; who only verifies goes by that, whichever file brought it about.
@@ -34,7 +34,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Key:
+class SysctlKey:
     """A kernel setting. rule: equal; at_least, number by number; contains, for lists of ports."""
 
     key: str
@@ -48,7 +48,7 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Unit:
+class BaselineUnit:
     """A unit. `of` names it by the package that it comes with, where several would do. optional: fine without it."""
 
     name: str = ""
@@ -61,7 +61,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Account:
+class BaselineAccount:
     """An account to create when there is none of that name. Empty ids are the next free ones."""
 
     name: str
@@ -73,7 +73,7 @@ class Account:
 
 
 @dataclass(frozen=True)
-class Request:
+class BaselineRequest:
     """The node as described.
 
     packages: `name`, `name|another`, or with a version `name=1.2-*`. held: packages that apt shall not move by itself.
@@ -85,17 +85,17 @@ class Request:
     packages: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
-    files: tuple[File, ...] = ()
-    sysctl: tuple[Key, ...] = ()
+    files: tuple[BaselineFile, ...] = ()
+    sysctl: tuple[SysctlKey, ...] = ()
     sysctl_file: str = ""
-    units: tuple[Unit, ...] = ()
+    units: tuple[BaselineUnit, ...] = ()
     manager: Mapping[str, str] = field(default_factory=dict)
     login: Mapping[str, str] = field(default_factory=dict)
-    user: Account | None = None
+    user: BaselineAccount | None = None
 
 
 @dataclass(frozen=True)
-class SeenFile:
+class BaselineFileState:
     content: str
     mode: str = "0644"
     owner: str = "root"
@@ -103,7 +103,7 @@ class SeenFile:
 
 
 @dataclass(frozen=True)
-class SeenAccount:
+class AccountState:
     """sudo: what `sudo -l -U` prints of it."""
 
     uid: int
@@ -121,7 +121,7 @@ class UnitState(TypedDict, total=False):
     Started: float
 
 
-class UnitStep(TypedDict):
+class BaselineUnitStep(TypedDict):
     """What a unit shall be: enabled, running, and started anew where it runs already."""
 
     name: str
@@ -131,7 +131,7 @@ class UnitStep(TypedDict):
 
 
 @dataclass(frozen=True)
-class Seen:
+class BaselineState:
     """The node as it is.
 
     packages: the version of each that is installed. held: those that apt leaves where they are.
@@ -142,7 +142,7 @@ class Seen:
 
     packages: Mapping[str, str] = field(default_factory=dict)
     held: frozenset[str] = frozenset()
-    files: Mapping[str, SeenFile | None] = field(default_factory=dict)
+    files: Mapping[str, BaselineFileState | None] = field(default_factory=dict)
     changed: Mapping[str, float] = field(default_factory=dict)
     now: float = 0.0
     sysctl: Mapping[str, str | None] = field(default_factory=dict)
@@ -150,7 +150,7 @@ class Seen:
     units: Mapping[str, UnitState] = field(default_factory=dict)
     manager: Mapping[str, str] = field(default_factory=dict)
     login: Mapping[str, str] = field(default_factory=dict)
-    account: SeenAccount | None = None
+    account: AccountState | None = None
     owners: Mapping[str, str] = field(default_factory=dict)
     capabilities: int = -1
     driver: bool = False
@@ -158,17 +158,17 @@ class Seen:
 
 
 @dataclass
-class Plan:
+class BaselinePlan:
     """What to do, why, and what cannot be done here. `problems` are not ours to fix: they fail the node always."""
 
     packages: list[str] = field(default_factory=list)
     hold: list[str] = field(default_factory=list)
     configure: bool = False
-    files: list[File] = field(default_factory=list)
+    files: list[BaselineFile] = field(default_factory=list)
     sysctl: list[str] = field(default_factory=list)
     reexec: bool = False
-    units: list[UnitStep] = field(default_factory=list)
-    user: Account | None = None
+    units: list[BaselineUnitStep] = field(default_factory=list)
+    user: BaselineAccount | None = None
     differences: list[str] = field(default_factory=list)
     left_out: list[dict[str, str]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -188,7 +188,7 @@ class Plan:
         self.left_out.append({"id": what, "why": why})
 
 
-def may(plan: Plan, seen: Seen, needs: str, what: str) -> bool:
+def may(plan: BaselinePlan, seen: BaselineState, needs: str, what: str) -> bool:
     if not needs:
         return True
     if needs == DRIVER:

@@ -7,21 +7,25 @@ about the kernel. So a run that was cut off between a file and its consequence i
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from .model import Account, File, Plan, Request, Seen, SeenAccount, may
-from .packages import plan_packages
-from .sysctl import plan_sysctl, sysctl_text
-from .units import plan_units
+from .model import AccountState, BaselineAccount, BaselineFile, BaselinePlan, BaselineRequest, BaselineState, may
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+    from .model import BaselineUnit, BaselineUnitStep, SysctlKey, UnitState
 
 _RULE = re.compile(r"\s+\(([^):]*)[^)]*\)\s*(.*)")
+_FIELDS = ("Package: ", "Status: ", "Version: ")
+# As `systemctl show` has it for a unit that starts with the system, or that another one starts.
+_ENABLED = frozenset({"enabled", "enabled-runtime", "static", "alias", "indirect", "generated", "linked"})
+_RUNS = frozenset({"active", "activating", "reloading"})
 
 
-def make_plan(request: Request, seen: Seen, *, verifies: bool = False) -> Plan:
-    plan = Plan()
+def make_plan(request: BaselineRequest, seen: BaselineState, *, verifies: bool = False) -> BaselinePlan:
+    plan = BaselinePlan()
     plan_packages(plan, request, seen)
     _files(plan, request, seen, verifies=verifies)
     plan_sysctl(plan, request, seen)
@@ -31,10 +35,10 @@ def make_plan(request: Request, seen: Seen, *, verifies: bool = False) -> Plan:
     return plan
 
 
-def _files(plan: Plan, request: Request, seen: Seen, *, verifies: bool) -> None:
+def _files(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState, *, verifies: bool) -> None:
     files = list(request.files)
     if request.sysctl_file and request.sysctl:
-        files.append(File(request.sysctl_file, sysctl_text(request.sysctl, seen.sysctl), by_effect=True))
+        files.append(BaselineFile(request.sysctl_file, sysctl_text(request.sysctl, seen.sysctl), by_effect=True))
     for file in files:
         if verifies and file.by_effect:
             continue
@@ -56,7 +60,7 @@ def _files(plan: Plan, request: Request, seen: Seen, *, verifies: bool) -> None:
         plan.differences.append(sentence)
 
 
-def _manager(plan: Plan, request: Request, seen: Seen) -> None:
+def _manager(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState) -> None:
     for name, wanted in request.manager.items():
         live = seen.manager.get(name)
         if live is None:
@@ -66,7 +70,7 @@ def _manager(plan: Plan, request: Request, seen: Seen) -> None:
             plan.differs(f"{name} of systemd is {live} and not {wanted}", f"systemd {name}", live, wanted)
 
 
-def _user(plan: Plan, request: Request, seen: Seen) -> None:
+def _user(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState) -> None:
     user = request.user
     if user is None:
         return
@@ -91,7 +95,7 @@ def _is_everything(line: str) -> bool:
     return any(re.sub(r"^([A-Z_]+:\s*)*", "", command.strip()) == "ALL" for command in found[2].split(","))
 
 
-def _refusals(user: Account, account: SeenAccount) -> Iterable[str]:
+def _refusals(user: BaselineAccount, account: AccountState) -> Iterable[str]:
     """An account that exists is the site's own: it is judged, never altered."""
     admin = [group for group in account.groups if group in user.never_in]
     sudo = any(map(_is_everything, account.sudo.splitlines())) if user.never_in else False
@@ -103,3 +107,166 @@ def _refusals(user: Account, account: SeenAccount) -> Iterable[str]:
         yield f"{user.name} has the uid {account.uid}, and node_baseline_user_uid is {user.uid}"
     if user.gid not in ("", str(account.gid)):
         yield f"{user.name} has the gid {account.gid}, and node_baseline_user_gid is {user.gid}"
+
+
+def plan_sysctl(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState) -> None:
+    for key in request.sysctl:
+        live = seen.sysctl.get(key.key)
+        if live is None:
+            plan.skip(key.key, "this kernel does not have it")
+            continue
+        wanted = sysctl_value(key, live)
+        if wanted.split() == live.split():
+            continue
+        if key.key in seen.read_only:
+            plan.skip(key.key, f"it cannot be written on this machine, and is {' '.join(live.split())}")
+            continue
+        shown = " ".join(live.split()) or "empty"
+        plan.sysctl.append(key.key)
+        plan.differs(f"{key.key} is {shown} and not {wanted}", key.key, shown, wanted)
+
+
+def sysctl_value(key: SysctlKey, live: str | None) -> str:
+    """What the key must be: never less than what somebody else has set where more is meant, nor without their ports."""
+    if live is None or key.rule == "equal":
+        return key.value
+    if key.rule == "contains":
+        return ports(f"{live},{key.value}")
+    wanted, there = key.value.split(), live.split()
+    if len(wanted) != len(there):
+        return key.value
+    return " ".join(str(max(int(one), int(other))) for one, other in zip(wanted, there, strict=True))
+
+
+def ports(text: str) -> str:
+    """A list of ports as the kernel writes it: sorted, without gaps of nothing, ranges as 1-3."""
+    numbers: set[int] = set()
+    for part in filter(None, text.replace(" ", "").split(",")):
+        first, _, last = part.partition("-")
+        numbers.update(range(int(first), int(last or first) + 1))
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def sysctl_text(keys: Iterable[SysctlKey], live: Mapping[str, str | None]) -> str:
+    """The text of the file in /etc/sysctl.d. The minus lets a boot go on where a key does not exist."""
+    lines = ["# Written by Muster. What was higher on this machine, or reserved by somebody else, was taken over.\n"]
+    for key in keys:
+        why = f"\n# {key.why.strip()}\n" if key.why else "\n"
+        lines.append(f"{why}-{key.key} = {sysctl_value(key, live.get(key.key))}\n")
+    return "".join(lines)
+
+
+def plan_packages(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState) -> None:
+    plan.problems += [
+        f"{name} {seen.packages[name]} is installed: {why}"
+        for name, why in request.refused.items()
+        if name in seen.packages
+    ]
+    missing = []
+    for name, version in (chosen(entry, seen.packages) for entry in request.packages):
+        there = seen.packages.get(name)
+        if there is None:
+            missing.append(name)
+            plan.before.append(f"package {name}: missing")
+            plan.after.append(f"package {name}: {version or 'installed'}")
+        elif version and not fnmatchcase(there, version):
+            plan.differs(f"{name} is {there} and not {version}", f"package {name}", there, version)
+        else:
+            continue
+        plan.packages.append(f"{name}={version}" if version else name)
+    if missing:
+        plan.differences.insert(0, f"it lacks the packages {', '.join(missing)}")
+    moved = {entry.partition("=")[0] for entry in plan.packages}
+    free = [name for name in request.held if name not in seen.held]
+    # apt takes the hold from a package that it is made to move.
+    plan.hold = [name for name in request.held if name in free or name in moved]
+    if free:
+        names = ", ".join(free)
+        sentence = f"{names} {'is' if len(free) == 1 else 'are'} not on hold, and may be moved by any upgrade"
+        plan.differs(sentence, f"hold on {names}", "no", "yes")
+    # apt refuses to install anything before this is done, so it belongs to the packages.
+    if seen.dpkg_interrupted and plan.packages:
+        plan.configure = True
+        plan.differs("dpkg was interrupted in its work", "dpkg", "interrupted", "configured")
+
+
+def chosen(entry: str, installed: Iterable[str]) -> tuple[str, str]:
+    """Of "chrony|ntpsec" the one that is installed, else the first; with the version after a "=", empty for any."""
+    choices = [alternative.partition("=")[::2] for alternative in entry.split("|")]
+    return next((choice for choice in choices if choice[0] in installed), choices[0])
+
+
+def installed_packages(status: str) -> tuple[dict[str, str], frozenset[str]]:
+    """The packages that dpkg's status file says are installed, with their versions; and those of them on hold.
+
+    One that is half installed is not. Of a package for several architectures the one of the machine's own comes last.
+    """
+    found: dict[str, str] = {}
+    held = set()
+    for paragraph in status.split("\n\n"):
+        fields = dict(
+            line.split(": ", 1) for line in paragraph.split("\n") if line.startswith(_FIELDS) and ": " in line
+        )
+        state = fields.get("Status", "").split()
+        if state[-1:] == ["installed"] and "Package" in fields:
+            found[fields["Package"]] = fields.get("Version", "")
+            if state[0] == "hold":
+                held.add(fields["Package"])
+    return found, frozenset(held)
+
+
+def plan_units(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState) -> None:
+    logind_differs = [name for name, wanted in request.login.items() if seen.login.get(name, wanted) != wanted]
+    for unit in request.units:
+        name = unit_name(unit, request, seen.packages)
+        if not name or not may(plan, seen, unit.needs, name):
+            continue
+        state = seen.units.get(name, {})
+        if unit.optional and state.get("LoadState") == "not-found":
+            plan.skip(name, "this machine does not have it")
+            continue
+        if state.get("LoadState") == "masked":
+            plan.skip(name, f"somebody has masked it. To have it run: systemctl unmask {name}")
+            continue
+        todo: BaselineUnitStep = {"name": name, "enabled": unit.enabled, "active": unit.active, "restart": False}
+        why = []
+        if unit.enabled and state.get("UnitFileState") not in _ENABLED:
+            why.append("does not start with the system")
+        if unit.active and state.get("ActiveState") not in _RUNS:
+            why.append("does not run")
+        elif unit.active:
+            older = [path for path in unit.restart_if_older_than if _is_older(state, path, plan, seen)]
+            why.extend(f"has not read {path} since it was changed" for path in older)
+            if name == "systemd-logind.service":
+                why.extend(
+                    f"goes by {each}={seen.login[each]} and not {request.login[each]}" for each in logind_differs
+                )
+                older.extend(logind_differs)
+            todo["restart"] = bool(older)
+        if why:
+            plan.units.append(todo)
+            shown = {True: "started anew", False: "enabled and running" if unit.active else "enabled"}[todo["restart"]]
+            plan.differs(f"{name} {' and '.join(why)}", name, ", ".join(why), shown)
+
+
+def _is_older(state: UnitState, path: str, plan: BaselinePlan, seen: BaselineState) -> bool:
+    """Whether the unit was started before the file was changed, or is going to be."""
+    if path in {file.path for file in plan.files}:
+        return True
+    changed = seen.changed.get(path)
+    # A time in the future is that of a clock which was wrong then: it says nothing.
+    return changed is not None and state.get("Started", 0.0) < changed <= seen.now
+
+
+def unit_name(unit: BaselineUnit, request: BaselineRequest, installed: Iterable[str]) -> str:
+    """The unit's name: the one that comes with the package that is there, or will be."""
+    if not unit.of:
+        return unit.name
+    there = {*installed, *(chosen(entry, installed)[0] for entry in request.packages)}
+    return next((name for package, name in unit.of.items() if package in there), "")

@@ -10,10 +10,10 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Any, get_args, get_origin, is_typeddict
 
+from ..verdict.reading import hints, options
 from . import evidence
 from .model import no, not_looked, yes
 from .questions import shots_at
-from .reading import hints, options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

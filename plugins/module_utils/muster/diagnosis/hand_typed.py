@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..launch.answers import NAME
 from ..launch.launchers import TORCHRUN
+from ..launch.messages import ACCOUNT
 from ..launch.unit import launch_of
 from ..verdict.commands import playbook
 from ..verdict.words import few
@@ -112,8 +112,8 @@ def also(launches: Mapping[str, list[str]], accounts: Mapping[str, list[str]], c
         if one != chosen
     ]
     for one, nodes in accounts.items():
-        name = one if NAME.match(one) else "an account with an unusual name"
-        how = f": {playbook('playbooks/diagnose.yml', account=one)}" if NAME.match(one) else ""
+        name = one if ACCOUNT.fullmatch(one) else "an account with an unusual name"
+        how = f": {playbook('playbooks/diagnose.yml', account=one)}" if ACCOUNT.fullmatch(one) else ""
         said += [f"torchrun of {name} on {few(nodes)}{how}"] if one != chosen else []
     return f"Running{' as well' if chosen else ''}: {few(said, '; ')}" if said else ""
 

@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ..launch.endings import Ending
+from ..launch.endings import Ending, never
 from ..launch.tracebacks import RANK_PREFIX, fatal_error, last_traceback
 from .model import Symptom
 from .texts import TEXTS
@@ -36,16 +36,6 @@ OTHERS = {
     "launch.lease": "nobody renewed the lease",
     "launch.peer": "a node of a detached launch was silent, or ended",
     "launch.start": "the launch could not be started on a node",
-}
-OF_ENDING = {
-    Ending.SIGNAL: "rank.signal",
-    Ending.EXIT: "rank.exit",
-    Ending.AGENT: "agent.ended",
-    Ending.UNIT: "unit.ended",
-    Ending.NODE: "node.lost",
-    Ending.LIMIT: "launch.limit",
-    Ending.LEASE: "launch.lease",
-    Ending.PEER: "launch.peer",
 }
 RUNNING = "the launch has not ended"
 LAST_LINES = 12  # of a rank that left no exception
@@ -78,9 +68,30 @@ def ends(case: Case) -> Iterator[Symptom]:
 
 
 def of_failure(failure: Failure) -> str:
-    if failure.ending is Ending.EXCEPTION:
-        return "rank.victim" if failure.cascade else "rank.exception"
-    return OF_ENDING.get(failure.ending, "agent.ended")
+    match failure.ending:
+        case Ending.EXCEPTION:
+            found = "rank.victim" if failure.cascade else "rank.exception"
+        case Ending.SIGNAL:
+            found = "rank.signal"
+        case Ending.EXIT:
+            found = "rank.exit"
+        case Ending.UNIT:
+            found = "unit.ended"
+        case Ending.NODE:
+            found = "node.lost"
+        case Ending.LIMIT:
+            found = "launch.limit"
+        case Ending.LEASE:
+            found = "launch.lease"
+        case Ending.PEER:
+            found = "launch.peer"
+        case Ending.AGENT | Ending.FAILED | Ending.INTERRUPTED:  # also a node's word that is unknown here
+            found = "agent.ended"
+        case Ending.FINISHED | Ending.TAKEN | Ending.STALLED | Ending.DETACHED as other:
+            raise ValueError(f"{other} is no failure of a rank or a node")
+        case other:
+            never(other)
+    return found
 
 
 def whole_launch(case: Case) -> Iterator[Symptom]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..verdict.commands import OnNode
-    from ..verdict.finding import Evidence, Fix
+    from ..verdict.finding import Evidence, FindingFix
     from .case import Case
     from .decide import Decided, Judged
     from .model import Symptom
@@ -49,7 +49,7 @@ class Said(TypedDict):
     rank: int | None
     says: str
     proofs: list[Evidence]
-    fix: Fix
+    fix: FindingFix
     open: list[str]
 
 

@@ -3,94 +3,87 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+from ..verdict.reading import Flag, Limits, read_one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DIGEST = re.compile(r"[0-9a-f]{64}\Z")
-MOST_WORD = 500
-MOST_BYTES = 2**62
 MOST_PIECES = 20_000
 SHAPELESS = "its answer is of no use"
+Size = Annotated[int, Limits(least=0, below=2**62)]
+Digest = Annotated[str, Limits(pattern=re.compile(r"[0-9a-f]{64}"), raw=True)]
+Digests = Annotated[list[Digest], Limits(most=MOST_PIECES, whole=True)]
+Sizes = Annotated[dict[str, Size], Limits(most=MOST_PIECES, whole=True)]
 
 
-class Stored(TypedDict):
-    """missing: digests of what is not there. room: bytes. port_free: whether it can listen on the launch's port."""
+class Failure(TypedDict):
+    """error: why it did not do what it was asked for; "" where it did."""
 
-    missing: list[str]
-    room: int
-    port_free: bool
     error: str
+
+
+class Room(Failure):
+    """room: bytes. port_free: whether it can listen on the launch's port."""
+
+    room: Size
+    port_free: Flag
+
+
+class Stored(Room):
+    """missing: digests of what is not there."""
+
+    missing: Digests
 
 
 def stored(data: Any, known: set[str]) -> Stored:
     """known: the digests that were asked for; others have no place in the answer."""
-    missing, room, error = (data.get(name) if isinstance(data, dict) else None for name in ("missing", "room", "error"))
-    usable = isinstance(missing, list) and len(missing) <= len(known) and isinstance(error, str)
-    if (
-        not usable
-        or not isinstance(room, int)
-        or not 0 <= room < MOST_BYTES
-        or not all(isinstance(one, str) and one in known for one in missing or [])
-    ):
-        return {"missing": [], "room": 0, "port_free": False, "error": SHAPELESS}
-    found: list[str] = missing or []
-    return {
-        "missing": found,
-        "room": room,
-        "port_free": data.get("port_free") is True,
-        "error": (error or "")[:MOST_WORD],
-    }
+    found: Stored | None = read_one(Stored, data)
+    if found and len(found["missing"]) <= len(known) and known.issuperset(found["missing"]):
+        return found
+    return {"missing": [], "room": 0, "port_free": False, "error": SHAPELESS}
 
 
 def failure(data: Any) -> str:
     """Return why it did not do what it was asked for, or nothing."""
-    error = data.get("error") if isinstance(data, dict) else None
-    return error[:MOST_WORD] if isinstance(error, str) else SHAPELESS
+    found: Failure | None = read_one(Failure, data)
+    return found["error"] if found else SHAPELESS
 
 
-class Shared(TypedDict):
+class TransferResult(TypedDict):
     """came: the nodes from which anything came, that from which most came first. error: why not all is there."""
 
     came: list[str]
     error: str
 
 
-def shared(data: Any, name_of: Mapping[str, str]) -> Shared:
+def shared(data: Any, name_of: Mapping[str, str]) -> TransferResult:
     """name_of: the node of each address."""
-    came, error = data.get("came") if isinstance(data, dict) else None, failure(data)
-    counts = came if isinstance(came, dict) and len(came) <= len(name_of) else {}
-    known = {one: count for one, count in counts.items() if one in name_of and isinstance(count, int)}
+    error = failure(data)
+    if error == SHAPELESS:
+        return {"came": [], "error": error}
+    counts = read_one(dict[str, int], data.get("came")) or {}
+    known = {one: count for one, count in counts.items() if one in name_of} if len(counts) <= len(name_of) else {}
     names = [name_of[one] for one in sorted(known, key=lambda one: -known[one])]
     return {"came": names, "error": error or ("" if data.get("missing") == 0 else SHAPELESS)}
 
 
 def offered(data: Any) -> list[str] | str:
     """Return the sha256 of each piece, or why there are none."""
-    pieces = data.get("pieces") if isinstance(data, dict) else None
-    usable = isinstance(pieces, list) and len(pieces) <= MOST_PIECES and not failure(data)
-    if not usable or not all(isinstance(one, str) and DIGEST.match(one) for one in pieces or []):
-        return failure(data) or SHAPELESS
-    found: list[str] = pieces or []
-    return found
+    pieces: list[str] | None = read_one(Digests, data.get("pieces")) if isinstance(data, dict) else None
+    return failure(data) or (SHAPELESS if pieces is None else pieces)
 
 
-class Kept(TypedDict):
+class PresentFiles(Room):
     """sizes: of the files that are there and right, by name."""
 
-    sizes: dict[str, int]
-    room: int
-    port_free: bool
-    error: str
+    sizes: Sizes
 
 
-def kept(data: Any, names: set[str]) -> Kept:
+def kept(data: Any, names: set[str]) -> PresentFiles:
     """names: of the files that were asked for."""
-    sizes, room = (data.get(name) if isinstance(data, dict) else None for name in ("sizes", "room"))
-    error = failure(data)
-    if error or not isinstance(sizes, dict) or not set(sizes) <= names or not isinstance(room, int):
-        return {"sizes": {}, "room": 0, "port_free": False, "error": error or SHAPELESS}
-    if not all(isinstance(one, int) and 0 <= one < MOST_BYTES for one in sizes.values()):
-        return {"sizes": {}, "room": 0, "port_free": False, "error": SHAPELESS}
-    return {"sizes": sizes, "room": room, "port_free": data.get("port_free") is True, "error": ""}
+    found: PresentFiles | None = read_one(PresentFiles, data)
+    if found and not found["error"] and names.issuperset(found["sizes"]):
+        return found
+    return {"sizes": {}, "room": 0, "port_free": False, "error": failure(data) or SHAPELESS}

@@ -2,7 +2,7 @@
 
 A node gives each piece on as it comes, so that a line of any length takes little longer than one copy, and nobody
 sends more than one. Whoever is asked where that one fails is farther up in the line: there are no circles, in which
-nodes would wait for each other. A node that is slow is passed by (muster_node/distribution/pace.py).
+nodes would wait for each other. A slow node is skipped (muster_node/distribution/fetching.py).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from . import checks
-from .model import Difference, Subject
+from . import judge
+from .model import DriftDifference, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -20,29 +20,29 @@ REBOOTS = ("reboot", "shutdown", "poweroff", "halt", "kexec", "init 6")
 MOST_PARTS = 40
 
 
-def differences(node: str, now: Json, record: Json, links: Mapping[str, str]) -> Iterator[Difference]:
+def differences(node: str, now: Json, record: Json, links: Mapping[str, str]) -> Iterator[DriftDifference]:
     """record: what muster_node/drift/record.py has kept. A part that either lacks was not seen, and says nothing.
     links: of environments, by name; "" is the default one."""
     kernel, ran = str(now.get("kernel", "")), str(record.get("kernel", ""))
     if kernel and ran and kernel != ran:
         about = (Subject("package", f"linux-image-{kernel}"), Subject("boot", ""))
-        yield Difference(node, checks.KERNEL, f"the kernel {kernel} runs, and {ran} ran", kernel, ran, "", about)
+        yield DriftDifference(node, judge.KERNEL, f"the kernel {kernel} runs, and {ran} ran", kernel, ran, "", about)
     elif now.get("boot_id") and record.get("boot_id") and now["boot_id"] != record["boot_id"]:
         words = tuple(Subject("word", word) for word in REBOOTS)
-        yield Difference(node, checks.REBOOT, "it was restarted", "", "", "", (Subject("boot", ""), *words))
+        yield DriftDifference(node, judge.REBOOT, "it was restarted", "", "", "", (Subject("boot", ""), *words))
     yield from _driver(node, now, record)
     yield from _gpus(node, now, record)
-    yield from _versions(node, checks.FIRMWARE, "{}", now.get("firmware"), record.get("firmware"))
-    yield from _versions(node, checks.VERSION, "the package {}", now.get("packages"), record.get("packages"), "package")
+    yield from _versions(node, judge.FIRMWARE, "{}", now.get("firmware"), record.get("firmware"))
+    yield from _versions(node, judge.VERSION, "the package {}", now.get("packages"), record.get("packages"), "package")
     yield from _environment(node, now.get("environment"), record.get("environment"), links[""])
     named, were = now.get("named") or {}, record.get("named") or {}
     for name in sorted(links.keys() & named.keys() & were.keys()):  # what a node says of others is not asked for
         yield from _environment(node, named[name], were[name], links[name], name)
 
 
-def joined(own: Collection[Difference], planned: Collection[Difference]) -> list[Difference]:
+def joined(own: Collection[DriftDifference], planned: Collection[DriftDifference]) -> list[DriftDifference]:
     """Both, without what the inventory's differences say already: those learn from it which files it is about."""
-    said: dict[tuple[str, str], Difference] = {}
+    said: dict[tuple[str, str], DriftDifference] = {}
     for one in planned:
         for each in one.subjects:
             if each.kind in ("package", "part"):
@@ -59,35 +59,35 @@ def joined(own: Collection[Difference], planned: Collection[Difference]) -> list
     return [*(replace(one, subjects=(*one.subjects, *more.get(id(one), ()))) for one in planned), *rest]
 
 
-def _driver(node: str, now: Json, record: Json) -> Iterator[Difference]:
+def _driver(node: str, now: Json, record: Json) -> Iterator[DriftDifference]:
     loaded, was = now.get("driver", ""), record.get("driver", "")
     if "driver" in record and loaded != was:
         about = tuple(Subject("word", word) for word in ("nvidia", "modprobe", "rmmod"))
         what = f"the driver {loaded or NONE} is loaded, and it was {was or NONE}"
-        yield Difference(node, checks.LOADED, what, loaded or NONE, was or NONE, "", (*about, Subject("boot", "")))
+        yield DriftDifference(node, judge.LOADED, what, loaded or NONE, was or NONE, "", (*about, Subject("boot", "")))
 
 
-def _gpus(node: str, now: Json, record: Json) -> Iterator[Difference]:
+def _gpus(node: str, now: Json, record: Json) -> Iterator[DriftDifference]:
     seen, had = now.get("gpus"), record.get("gpus")
     if seen and had:
         for uuid in sorted(had.keys() - seen.keys()):
-            yield Difference(node, checks.GPU, f"the GPU {uuid} ({had[uuid]}) is gone", NONE, had[uuid])
+            yield DriftDifference(node, judge.GPU, f"the GPU {uuid} ({had[uuid]}) is gone", NONE, had[uuid])
         for uuid in sorted(seen.keys() - had.keys()):
-            yield Difference(node, checks.GPU, f"the GPU {uuid} ({seen[uuid]}) is new", seen[uuid], NONE)
+            yield DriftDifference(node, judge.GPU, f"the GPU {uuid} ({seen[uuid]}) is new", seen[uuid], NONE)
         for uuid in sorted(seen.keys() & had.keys()):
             if seen[uuid] != had[uuid]:
-                yield Difference(node, checks.FIRMWARE, f"the GPU {uuid} has other firmware", seen[uuid], had[uuid])
+                yield DriftDifference(node, judge.FIRMWARE, f"the GPU {uuid} has other firmware", seen[uuid], had[uuid])
         return
     there, were = now.get("bus"), record.get("bus")
     if there is None or were is None:
         return
     for slot in sorted(set(were) - set(there)):
-        yield Difference(node, checks.GPU, f"the GPU at {slot.split()[0]} is gone from the bus", NONE, slot)
+        yield DriftDifference(node, judge.GPU, f"the GPU at {slot.split()[0]} is gone from the bus", NONE, slot)
     for slot in sorted(set(there) - set(were)):
-        yield Difference(node, checks.GPU, f"the GPU at {slot.split()[0]} is new on the bus", slot, NONE)
+        yield DriftDifference(node, judge.GPU, f"the GPU at {slot.split()[0]} is new on the bus", slot, NONE)
 
 
-def _versions(node: str, check: Any, called: str, now: Any, record: Any, kind: str = "") -> Iterator[Difference]:
+def _versions(node: str, check: Any, called: str, now: Any, record: Any, kind: str = "") -> Iterator[DriftDifference]:
     if now is None or record is None:
         return
     for name in sorted(now.keys() | record.keys()):
@@ -102,17 +102,17 @@ def _versions(node: str, check: Any, called: str, now: Any, record: Any, kind: s
         else:
             what = f"{subject} has another version"
         about = (Subject(kind, name),) if kind else ()
-        yield Difference(node, check, what, there, was, "", about, there if kind else "")
+        yield DriftDifference(node, check, what, there, was, "", about, there if kind else "")
 
 
-def _environment(node: str, now: Any, record: Any, link: str, called: str = "") -> Iterator[Difference]:
+def _environment(node: str, now: Any, record: Any, link: str, called: str = "") -> Iterator[DriftDifference]:
     """called: the environment's name, "" for the default one."""
     if not now or not record or not record.get("parts"):
         return
     if now["name"] != record["name"]:
         switched = (Subject("file", link), Subject("word", "pytorch"))
         what = f"another environment {called or 'of PyTorch'} is in use"
-        yield Difference(node, checks.CONTENT, what, now["name"] or NONE, record["name"], "", switched)
+        yield DriftDifference(node, judge.CONTENT, what, now["name"] or NONE, record["name"], "", switched)
         return
     there, was = now["parts"], record["parts"]
     changed = [name for name in sorted(there.keys() | was.keys()) if there.get(name) != was.get(name)]
@@ -126,7 +126,7 @@ def _environment(node: str, now: Any, record: Any, link: str, called: str = "") 
         parts = (Subject("part", f"{called}/{name}" if called else name) for name in names)
         about = (*parts, Subject("word", "pip"), Subject("word", first))
         what = " ".join(filter(None, (f"{first} {how} the environment", called)))
-        yield Difference(node, checks.CONTENT, what, ", ".join(names), "as it was built", "pytorch", about)
+        yield DriftDifference(node, judge.CONTENT, what, ", ".join(names), "as it was built", "pytorch", about)
 
 
 def distribution(part: str) -> str:

@@ -19,7 +19,7 @@ class Subject(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Difference:
+class DriftDifference:
     """One thing that differs on one node. what: for people, without the node. tag: of the step that owns it.
 
     value: what it has become, where a log would name that.
@@ -52,7 +52,7 @@ class Taken(TypedDict):
     sides: dict[str, list[list[str]]]
 
 
-class Package(TypedDict):
+class PackageVersion(TypedDict):
     at: float
     action: str
     package: str
@@ -70,7 +70,7 @@ class Apt(TypedDict):
     packages: list[str]
 
 
-class Line(TypedDict):
+class LogLine(TypedDict):
     at: float
     text: str
 
@@ -89,10 +89,10 @@ class Changed(TypedDict, total=False):
 class History:
     """What a node's logs and files say; see muster_node/drift/history.py. booted: when it was started last."""
 
-    dpkg: Sequence[Package] = ()
+    dpkg: Sequence[PackageVersion] = ()
     apt: Sequence[Apt] = ()
-    sudo: Sequence[Line] = ()
-    muster: Sequence[Line] = ()
+    sudo: Sequence[LogLine] = ()
+    muster: Sequence[LogLine] = ()
     files: Mapping[str, Changed] = field(default_factory=dict)
     units: Mapping[str, float] = field(default_factory=dict)
     parts: Mapping[str, Changed] = field(default_factory=dict)

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..verdict.masking import masked_argv
-from .checks import OF_THE_RECORD
+from .judge import OF_THE_RECORD
 from .model import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from .model import Difference, History, Line, Subject
+    from .model import DriftDifference, History, LogLine, Subject
 
 # Seconds. The times of apt's and dpkg's logs are whole ones; a command works for a while, an editor for longer.
 SLACK = 2.0
@@ -69,7 +69,7 @@ class Claim(NamedTuple):
     doing: str
 
 
-class Command(NamedTuple):
+class LoggedCommand(NamedTuple):
     """folder: where it was typed."""
 
     at: float
@@ -87,7 +87,7 @@ class Clue(NamedTuple):
     names: tuple[str, ...]
 
 
-def origin(difference: Difference, history: History) -> Origin:
+def origin(difference: DriftDifference, history: History) -> Origin:
     """The newest clue counts: what a thing is, its last change has made it."""
     words = tuple(subject.name for subject in difference.subjects if subject.kind in ("word", "sysctl"))
     clues = [clue for subject in difference.subjects for clue in _clues(subject, difference, history, words)]
@@ -108,7 +108,7 @@ def origin(difference: Difference, history: History) -> Origin:
 # ---------------------------------------------------------------- when
 
 
-def _clues(subject: Subject, difference: Difference, history: History, words: Sequence[str]) -> Iterator[Clue]:
+def _clues(subject: Subject, difference: DriftDifference, history: History, words: Sequence[str]) -> Iterator[Clue]:
     if subject.kind == "package":
         done = [one for one in history.dpkg if one["package"] == subject.name]
         fits = [one for one in done if one["after"] == difference.value]
@@ -183,7 +183,7 @@ def _who(clue: Clue, names: Sequence[str], history: History, *, of_a_package: bo
     return Origin(at, source=clue.source, others=_several(near))
 
 
-def _reach(command: Command) -> float:
+def _reach(command: LoggedCommand) -> float:
     """For how long it may do things that it does not name."""
     if SHELL.fullmatch(command.command):
         return SHELL_BEFORE
@@ -195,19 +195,19 @@ def _of_muster(at: float, claims: Sequence[Claim]) -> Origin:
     return Origin(at, who, f"Muster: {claims[-1].doing}", "the journal", "muster")
 
 
-def _one_of(commands: Sequence[Command], at: float, source: str) -> Origin:
+def _one_of(commands: Sequence[LoggedCommand], at: float, source: str) -> Origin:
     people = list(dict.fromkeys(one.who for one in commands))
     if len(people) == 1:
         return Origin(at, people[0], _shown(commands[-1].command), f"{source}, sudo's log", "person")
     return Origin(at, source=source, others=_several(commands))
 
 
-def _several(commands: Sequence[Command]) -> tuple[str, ...]:
+def _several(commands: Sequence[LoggedCommand]) -> tuple[str, ...]:
     """The newest three, each once."""
     return tuple(dict.fromkeys(f"{one.who} (sudo {_shown(one.command)})" for one in commands))[-3:]
 
 
-def _by_name_alone(difference: Difference, words: Sequence[str], history: History) -> Origin:
+def _by_name_alone(difference: DriftDifference, words: Sequence[str], history: History) -> Origin:
     """Nothing keeps the time of it: a command that names it does, where there is one person's alone."""
     if not words:
         return Origin()
@@ -234,7 +234,7 @@ def _of_a_boot(clue: Clue, words: Sequence[str], history: History) -> Origin:
 # ---------------------------------------------------------------- logs
 
 
-def claims_of(lines: Sequence[Line]) -> list[Claim]:
+def claims_of(lines: Sequence[LogLine]) -> list[Claim]:
     """When runs of Muster had the node. One that was never freed ended with the next, or has not ended."""
     found: list[Claim] = []
     for line in lines:
@@ -248,21 +248,21 @@ def claims_of(lines: Sequence[Line]) -> list[Claim]:
     return found
 
 
-def commands_of(lines: Iterable[Line]) -> Iterator[Command]:
+def commands_of(lines: Iterable[LogLine]) -> Iterator[LoggedCommand]:
     for line in lines:
         match = SUDO.match(line["text"])
         refused = "incorrect password" in line["text"] or "command not allowed" in line["text"]
         if match and not refused:
-            command = Command(line["at"], match["who"], match["command"], match["folder"])
+            command = LoggedCommand(line["at"], match["who"], match["command"], match["folder"])
             if program_of(command) not in READERS:
                 yield command
 
 
-def program_of(command: Command) -> str:
+def program_of(command: LoggedCommand) -> str:
     return command.command.partition(" ")[0].rpartition("/")[2]
 
 
-def names_one(command: Command, names: Sequence[str]) -> bool:
+def names_one(command: LoggedCommand, names: Sequence[str]) -> bool:
     """Whether it names one of these as a word of its own; a path may be one from where it was typed."""
     if ANSIBLE in command.command:
         return False

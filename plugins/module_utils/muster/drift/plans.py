@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from ..road.steps import STEPS
-from . import checks
-from .model import Difference, Subject
+from . import judge
+from .model import DriftDifference, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 TAGS = {role: step.tag for step in STEPS for role in step.roles}
 # What a role's own words are about, where they are not about a package, a unit, a file, a setting or the account.
 OF_ROLE = {
-    "cluster_hosts": checks.NAMES,
-    "ssh_mesh": checks.SSH,
-    "firewall": checks.FIREWALL,
-    "mtu": checks.MTU,
-    "package_sources": checks.SOURCES,
-    "gpu_stack": checks.SOURCES,
-    "nvidia_driver": checks.DRIVER,
-    "pytorch": checks.ENVIRONMENT,
-    "launch_users": checks.USERS,
-    "workbench": checks.USERS,
+    "cluster_hosts": judge.NAMES,
+    "ssh_mesh": judge.SSH,
+    "firewall": judge.FIREWALL,
+    "mtu": judge.MTU,
+    "package_sources": judge.SOURCES,
+    "gpu_stack": judge.SOURCES,
+    "nvidia_driver": judge.DRIVER,
+    "pytorch": judge.ENVIRONMENT,
+    "launch_users": judge.USERS,
+    "workbench": judge.USERS,
 }
 # A role that says what differs by its diff alone, and the files that hold it.
 FILES_OF = {
@@ -55,9 +55,9 @@ MOST_SHOWN = 3  # lines of a diff
 LONGEST = 70  # characters of a line that a sentence quotes
 
 
-def differences(said: Iterable[Taken]) -> list[Difference]:
+def differences(said: Iterable[Taken]) -> list[DriftDifference]:
     """One for each thing that differs, each once."""
-    found: dict[tuple[str, str, str], Difference] = {}
+    found: dict[tuple[str, str, str], DriftDifference] = {}
     for one in said:
         if one["unreachable"]:
             continue
@@ -75,7 +75,7 @@ def stopped_at(said: Iterable[Taken]) -> dict[str, str]:
     return {one["node"]: TAGS.get(one["role"], "") for one in said if one["failed"]}
 
 
-def _planned(one: Taken) -> Iterator[Difference]:
+def _planned(one: Taken) -> Iterator[DriftDifference]:
     if not one["changed"]:
         return
     own = [each for each in one["sentences"] if not each.endswith(FOLLOWS)]
@@ -83,14 +83,14 @@ def _planned(one: Taken) -> Iterator[Difference]:
         lacks = LACKS.fullmatch(sentence)
         if lacks:
             for name in lacks[1].split(", "):
-                yield _of(one, checks.PACKAGE, f"the package {name} is missing", "none", "installed", _package(name))
+                yield _of(one, judge.PACKAGE, f"the package {name} is missing", "none", "installed", _package(name))
         else:
             yield _sentence(one, sentence)
     if not one["sentences"]:
         yield from _by_its_diff(one)
 
 
-def _sentence(one: Taken, sentence: str) -> Difference:
+def _sentence(one: Taken, sentence: str) -> DriftDifference:
     paths = tuple(Subject("file", path) for path in dict.fromkeys(PATH.findall(sentence)))
     unit = UNIT.match(sentence)
     package = next((name for name in map(_name, one["packages"]) if sentence.startswith(f"{name} is ")), "")
@@ -99,16 +99,16 @@ def _sentence(one: Taken, sentence: str) -> Difference:
     observed, expected = (pair["observed"], pair["expected"]) if pair else ("", "")
     if setting:
         value = observed.replace("\t", " ")
-        return _of(one, checks.SYSCTL, sentence, observed, expected, (Subject("sysctl", setting),), value)
+        return _of(one, judge.SYSCTL, sentence, observed, expected, (Subject("sysctl", setting),), value)
     if package:
-        return _of(one, checks.PACKAGE, sentence, observed, expected, _package(package), observed)
+        return _of(one, judge.PACKAGE, sentence, observed, expected, _package(package), observed)
     if unit:
-        return _of(one, checks.UNIT, sentence, "", "", (Subject("unit", unit[1]), *paths))
+        return _of(one, judge.UNIT, sentence, "", "", (Subject("unit", unit[1]), *paths))
     if sentence.startswith(NOBODY):
         name = sentence.removeprefix(NOBODY)
-        return _of(one, checks.ACCOUNT, sentence, "none", "", (Subject("file", "/etc/passwd"), Subject("word", name)))
-    check = OF_ROLE.get(one["role"]) or (checks.FILE if paths else checks.STACK)
-    if not pair and check is not checks.ENVIRONMENT:
+        return _of(one, judge.ACCOUNT, sentence, "none", "", (Subject("file", "/etc/passwd"), Subject("word", name)))
+    check = OF_ROLE.get(one["role"]) or (judge.FILE if paths else judge.STACK)
+    if not pair and check is not judge.ENVIRONMENT:
         observed, expected = _sides(one, [path.name for path in paths] or list(one["sides"]))
     what = (
         f"{IT[one['role']]} {sentence.removeprefix('it ')}"
@@ -118,8 +118,8 @@ def _sentence(one: Taken, sentence: str) -> Difference:
     return _of(one, check, what, observed, expected, (*paths, *_others(one, sentence)))
 
 
-def _by_its_diff(one: Taken) -> Iterator[Difference]:
-    check = OF_ROLE.get(one["role"], checks.STACK)
+def _by_its_diff(one: Taken) -> Iterator[DriftDifference]:
+    check = OF_ROLE.get(one["role"], judge.STACK)
     for header, (there, wanted) in one["sides"].items():
         path = header if PATH.fullmatch(header) else ""
         what = path or header.partition(": ")[2] or header
@@ -132,7 +132,7 @@ def _by_its_diff(one: Taken) -> Iterator[Difference]:
         yield _of(one, check, f"“{one['task']}” would change something", "", "", _others(one, ""))
 
 
-def _refusals(one: Taken) -> Iterator[Difference]:
+def _refusals(one: Taken) -> Iterator[DriftDifference]:
     for said in filter(None, (text.removeprefix("- ").strip() for text in one["message"].splitlines())):
         line = said.removeprefix(f"{one['node']}: ")
         rights = RIGHTS.search(line)
@@ -140,10 +140,10 @@ def _refusals(one: Taken) -> Iterator[Difference]:
             groups = rights["what"].removeprefix("in ").split(", ")
             words = (Subject("file", "/etc/group"), *(Subject("word", name) for name in (rights["user"],)))
             yield _of(
-                one, checks.ACCOUNT, f"{rights['user']} is {rights['what']}", ", ".join(groups), "no rights", words
+                one, judge.ACCOUNT, f"{rights['user']} is {rights['what']}", ", ".join(groups), "no rights", words
             )
         else:
-            yield _of(one, checks.REFUSED, line, "", "", ())
+            yield _of(one, judge.REFUSED, line, "", "", ())
 
 
 def _of(
@@ -154,10 +154,10 @@ def _of(
     expected: str,
     subjects: tuple[Subject, ...],
     value: str = "",
-) -> Difference:
+) -> DriftDifference:
     # Nothing that a run does takes these away.
-    tag = "" if check in (checks.REFUSED, checks.ACCOUNT) and one["failed"] else TAGS.get(one["role"], "")
-    return Difference(one["node"], check, what, observed, expected, tag, subjects, value)
+    tag = "" if check in (judge.REFUSED, judge.ACCOUNT) and one["failed"] else TAGS.get(one["role"], "")
+    return DriftDifference(one["node"], check, what, observed, expected, tag, subjects, value)
 
 
 def _package(name: str) -> tuple[Subject, ...]:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..verdict.commands import on_node
 from ..verdict.words import few
-from . import checks, installed
+from . import installed, judge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .model import Difference
+    from .model import DriftDifference
 
 # A connection may be cut, a driver replaced or files taken away: not under a launch.
 DISTURBING = (
-    *(checks.FIREWALL, checks.MTU, checks.DRIVER, checks.STACK, checks.ENVIRONMENT),
-    *(checks.UNIT, checks.SOURCES, checks.CONTENT),
+    *(judge.FIREWALL, judge.MTU, judge.DRIVER, judge.STACK, judge.ENVIRONMENT),
+    *(judge.UNIT, judge.SOURCES, judge.CONTENT),
 )
 
 
@@ -32,30 +32,30 @@ class Repair(NamedTuple):
     nodes: tuple[str, ...]
 
 
-class Plan(NamedTuple):
+class RepairPlan(NamedTuple):
     """left: what is not repaired, and why."""
 
     repairs: list[Repair]
     left: list[str]
 
 
-def condemned(failed: Sequence[Difference], nodes: Sequence[str]) -> dict[str, list[str]]:
+def condemned(failed: Sequence[DriftDifference], nodes: Sequence[str]) -> dict[str, list[str]]:
     """By node, the parts of its environment that were changed in a way that the step pytorch does not see.
 
     It builds anew once what pip wrote down of one of them is gone.
     """
     found: dict[str, list[str]] = {}
     for one in failed:
-        if one.node in nodes and one.tag and one.check is checks.CONTENT:
+        if one.node in nodes and one.tag and one.check is judge.CONTENT:
             found.setdefault(one.node, []).extend(each.name for each in one.subjects if each.kind == "part")
     return found
 
 
-def by_hand(one: Difference) -> str:
+def by_hand(one: DriftDifference) -> str:
     """What brings back a package's version, where no step does; empty where this does not know. A kernel is left: the
     newest one has the security fixes."""
     name = next((each.name for each in one.subjects if each.kind == "package"), "")
-    if one.check is not checks.VERSION or name.startswith("linux-image-") or not PACKAGE.fullmatch(name):
+    if one.check is not judge.VERSION or name.startswith("linux-image-") or not PACKAGE.fullmatch(name):
         return ""
     if one.expected == installed.NONE:
         return on_node(one.node, "apt-get remove --yes {name}", name=name, become=True)
@@ -71,8 +71,8 @@ def by_hand(one: Difference) -> str:
 
 
 def plan(
-    failed: Sequence[Difference], busy: Mapping[str, Sequence[str]], order: Sequence[str], reached: Sequence[str]
-) -> Plan:
+    failed: Sequence[DriftDifference], busy: Mapping[str, Sequence[str]], order: Sequence[str], reached: Sequence[str]
+) -> RepairPlan:
     """failed: what drifted. busy: the launches of each node that runs some. order: of the steps. reached: nodes.
 
     Keys and logins between nodes are put back with all nodes that answer: what one knows of another, it has from there.
@@ -89,7 +89,7 @@ def plan(
             else:
                 by_tag.setdefault(tag, []).append(node)
         left += [f"{node}: no step puts this back: {one.what}" for one in failed if one.node == node and not one.tag]
-    for tag in {one.tag for one in failed if one.check is checks.SSH and one.node in by_tag.get(one.tag, ())}:
+    for tag in {one.tag for one in failed if one.check is judge.SSH and one.node in by_tag.get(one.tag, ())}:
         waits = {one.node for one in failed if one.tag == tag and one.check in DISTURBING and busy.get(one.node)}
         by_tag[tag] = [node for node in reached if node not in waits]
     repairs: list[Repair] = []
@@ -99,4 +99,4 @@ def plan(
             repairs[-1] = Repair((*repairs[-1].tags, tag), nodes)
         else:
             repairs.append(Repair((tag,), nodes))
-    return Plan(repairs, left)
+    return RepairPlan(repairs, left)

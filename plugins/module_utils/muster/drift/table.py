@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..verdict.words import few, plural
-from .checks import ACCEPT, OF_THE_INVENTORY, REPAIR
-from .judge import said
+from .judge import ACCEPT, OF_THE_INVENTORY, REPAIR, said
 from .repair import by_hand
 
 if TYPE_CHECKING:

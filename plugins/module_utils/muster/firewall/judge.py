@@ -14,19 +14,19 @@ from ..verdict.check import Check
 from ..verdict.commands import playbook, shell
 from ..verdict.finding import evidence
 from . import table as firewall_table
+from .model import openings, training_interface
 from .netfilter import Chain, Rule, Tables, parse_save, walk_tables
-from .openings import openings, training_interface
 from .published import PUBLISHED, published
-from .walk import Outcome, Packet
+from .walk import Packet, PacketOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..network.listeners import Listener
+    from ..network.listeners import ListeningSocket
     from ..verdict.finding import Finding
-    from .look import Look, Ufw
-    from .model import Opening, Request
-    from .plan import Plan
+    from .look import FirewallState, Ufw
+    from .model import FirewallRequest, Opening
+    from .plan import FirewallPlan
 
 MANAGE = playbook("playbooks/network.yml", firewall_mode="manage")
 
@@ -89,13 +89,13 @@ MOST_NAMED = 4
 class Scene:
     """The rules of a node, as they are or as a plan would make them."""
 
-    look: Look
+    look: FirewallState
     tables: dict[int, Tables]
     # What our own table of nftables lets in, where it is not among the rules that were seen.
     table: tuple[Opening, ...] | None = None
     own_table_seen: bool = True
 
-    def outcome(self, packet: Packet) -> Outcome:
+    def outcome(self, packet: Packet) -> PacketOutcome:
         """What becomes of the packet: the first thing that stops it, else the first doubt."""
         version = packet.version
         tables = self.tables[version]
@@ -105,7 +105,7 @@ class Scene:
             without.add(("inet", firewall_table.TABLE))
         outcomes = [walk_tables(tables, packet, origin), self.look.ruleset.outcome(packet, without)]
         if self.table is not None and not any(_lets_in(opening, packet) for opening in self.table):
-            outcomes.append(Outcome("drop", f"nft inet {firewall_table.TABLE}, chain input", "policy drop"))
+            outcomes.append(PacketOutcome("drop", f"nft inet {firewall_table.TABLE}, chain input", "policy drop"))
         for verdicts in (("drop", "reject", "redirect"), ("unknown",)):
             for outcome in outcomes:
                 if outcome.verdict in verdicts:
@@ -114,11 +114,11 @@ class Scene:
         return said[0] if said else outcomes[0]
 
 
-def scene_now(look: Look) -> Scene:
+def scene_now(look: FirewallState) -> Scene:
     return Scene(look, dict(look.tables))
 
 
-def scene_planned(request: Request, look: Look, plan: Plan) -> Scene:
+def scene_planned(request: FirewallRequest, look: FirewallState, plan: FirewallPlan) -> Scene:
     if request.leaves and not look.ufw_runs:
         return Scene(look, dict(look.tables), own_table_seen=False)
     # Of a ufw that is not installed yet, nothing is known of its files.
@@ -128,7 +128,7 @@ def scene_planned(request: Request, look: Look, plan: Plan) -> Scene:
     return Scene(look, tables, own_table_seen=False)
 
 
-def _with_ufw(look: Look, ufw: Ufw, plan: Plan, version: int) -> Tables:
+def _with_ufw(look: FirewallState, ufw: Ufw, plan: FirewallPlan, version: int) -> Tables:
     """The tables with ufw in force and the planned rules in it."""
     tables = {name: dict(chains) for name, chains in look.tables[version].items()}
     if version == 6 and not ufw.ipv6:
@@ -166,7 +166,7 @@ def _lets_in(opening: Opening, packet: Packet) -> bool:
 # ---------------------------------------------------------------- the questions
 
 
-def judge(request: Request, look: Look, scene: Scene) -> list[Finding]:
+def judge(request: FirewallRequest, look: FirewallState, scene: Scene) -> list[Finding]:
     """Everything that is to be said of one scene."""
     return [
         *judge_launch(request, look, scene),
@@ -177,16 +177,16 @@ def judge(request: Request, look: Look, scene: Scene) -> list[Finding]:
     ]
 
 
-def launch_ports(request: Request, look: Look) -> list[int]:
+def launch_ports(request: FirewallRequest, look: FirewallState) -> list[int]:
     """The port of the rendezvous, and three of those that Gloo and NCCL get from Linux."""
     low, high = request.ephemeral if request.tight else look.port_range
     return [request.master_port, low, (low + high) // 2, high]
 
 
-def judge_launch(request: Request, look: Look, scene: Scene) -> list[Finding]:
+def judge_launch(request: FirewallRequest, look: FirewallState, scene: Scene) -> list[Finding]:
     """Whether every peer reaches the ports of a launch."""
     interface = training_interface(request, look)
-    stopped: dict[Outcome, tuple[list[str], set[int]]] = {}
+    stopped: dict[PacketOutcome, tuple[list[str], set[int]]] = {}
     for name, address in request.peers.items():
         for port in launch_ports(request, look):
             outcome = scene.outcome(Packet("tcp", address, port, interface))
@@ -215,7 +215,7 @@ def judge_launch(request: Request, look: Look, scene: Scene) -> list[Finding]:
     return findings or [LAUNCH_BLOCKED.passed(request.node, "every peer reaches the ports of a launch")]
 
 
-def judge_ssh(request: Request, look: Look, scene: Scene) -> list[Finding]:
+def judge_ssh(request: FirewallRequest, look: FirewallState, scene: Scene) -> list[Finding]:
     """Whether the way on which this run came in stays open."""
     version = 6 if ":" in look.ssh_address else 4
     source = look.ssh_client or STRANGER[version]
@@ -236,7 +236,7 @@ def judge_ssh(request: Request, look: Look, scene: Scene) -> list[Finding]:
     return findings
 
 
-def judge_exposure(request: Request, look: Look, scene: Scene) -> list[Finding]:
+def judge_exposure(request: FirewallRequest, look: FirewallState, scene: Scene) -> list[Finding]:
     """What strangers reach that nobody allowed."""
     wanted = openings(request, look)
     findings = []
@@ -273,7 +273,7 @@ def judge_exposure(request: Request, look: Look, scene: Scene) -> list[Finding]:
     return findings or [LAUNCH_OPEN.passed(request.node, "strangers reach ssh and what is allowed, and nothing else")]
 
 
-def judge_boot(request: Request, look: Look) -> list[Finding]:
+def judge_boot(request: FirewallRequest, look: FirewallState) -> list[Finding]:
     """Whether what is in force now is so after a restart."""
     if look.guarded:
         return [BOOT.fail(request.node, "a change of the firewall waits for its confirmation, or was interrupted")]
@@ -290,7 +290,7 @@ def judge_boot(request: Request, look: Look) -> list[Finding]:
     return [BOOT.fail(request.node, summary, "Type on the node", command)]
 
 
-def judge_cut_off(request: Request, look: Look, planned: Scene) -> list[Finding]:
+def judge_cut_off(request: FirewallRequest, look: FirewallState, planned: Scene) -> list[Finding]:
     """Services that strangers reach now, and would not any more."""
     now = scene_now(look)
     stays = {listener for listener, _ in reachable(look, planned)}
@@ -305,7 +305,7 @@ def judge_cut_off(request: Request, look: Look, planned: Scene) -> list[Finding]
     ]
 
 
-def judge_published(request: Request, look: Look) -> list[Finding]:
+def judge_published(request: FirewallRequest, look: FirewallState) -> list[Finding]:
     """Ports that a container engine leads past the firewall, and that nobody allowed."""
     findings = []
     for proto, (low, high), place in published(look.tables, look.listeners):
@@ -327,9 +327,9 @@ def judge_published(request: Request, look: Look) -> list[Finding]:
 # ---------------------------------------------------------------- services
 
 
-def reachable(look: Look, scene: Scene) -> list[tuple[Listener, Outcome]]:
+def reachable(look: FirewallState, scene: Scene) -> list[tuple[ListeningSocket, PacketOutcome]]:
     """The listening services that strangers certainly reach, each port once."""
-    found: dict[tuple[str, int], tuple[Listener, Outcome]] = {}
+    found: dict[tuple[str, int], tuple[ListeningSocket, PacketOutcome]] = {}
     for listener in look.listeners:
         address = ipaddress.ip_address(listener.address) if listener.address != "*" else None
         if listener.local_only or (address is not None and address.is_link_local) or listener.process == "docker-proxy":
@@ -342,18 +342,18 @@ def reachable(look: Look, scene: Scene) -> list[tuple[Listener, Outcome]]:
     return list(found.values())
 
 
-def packet_to(look: Look, listener: Listener) -> Packet:
+def packet_to(look: FirewallState, listener: ListeningSocket) -> Packet:
     version = 6 if ":" in listener.address and listener.address != "::" else 4
     interface = listener.interface or look.interfaces.get(listener.address) or look.interfaces.get(look.ssh_address)
     outer = [name for address, name in look.interfaces.items() if not ipaddress.ip_address(address).is_loopback]
     return Packet(listener.proto, STRANGER[version], listener.port, interface or (outer or ["eth0"])[0])
 
 
-def _service(listener: Listener) -> str:
+def _service(listener: ListeningSocket) -> str:
     return f"port {listener.port}/{listener.proto} ({listener.process or 'of a process that cannot be seen'})"
 
 
-def _entry(listener: Listener) -> str:
+def _entry(listener: ListeningSocket) -> str:
     proto = "" if listener.proto == "tcp" else f", proto: {listener.proto}"
     comment = re.sub(r"[^\w ./-]", "", listener.process) or "service"
     return f"{{port: {listener.port}{proto}, comment: {comment}}}"
@@ -376,18 +376,18 @@ def _family(address: str) -> str:
     return "ip6" if ":" in address else "ip"
 
 
-def _stopper(look: Look, outcome: Outcome) -> str:
+def _stopper(look: FirewallState, outcome: PacketOutcome) -> str:
     number = ufw_number(look, outcome)
     return f"ufw's rule [{number}], {_ufw_in_words(look, number)}" if number else f"{outcome.rule} ({outcome.place})"
 
 
-def _opener(look: Look, outcome: Outcome) -> str:
+def _opener(look: FirewallState, outcome: PacketOutcome) -> str:
     if outcome.rule in ("no rule", "policy ACCEPT", "policy accept"):
         return "no firewall keeps them out"
     return f"by {_stopper(look, outcome)}"
 
 
-def _close(look: Look, outcome: Outcome) -> tuple[str, str]:
+def _close(look: FirewallState, outcome: PacketOutcome) -> tuple[str, str]:
     """What keeps strangers out again, and the command."""
     number = ufw_number(look, outcome)
     if number:
@@ -395,7 +395,7 @@ def _close(look: Look, outcome: Outcome) -> tuple[str, str]:
     return f"Run {MANAGE}, or correct that rule", ""
 
 
-def _fix(look: Look, outcome: Outcome, match: str) -> tuple[str, str]:
+def _fix(look: FirewallState, outcome: PacketOutcome, match: str) -> tuple[str, str]:
     """What lets the packet in again, and the command: where the rule is decides what to type."""
     number = ufw_number(look, outcome)
     if number:
@@ -416,7 +416,7 @@ def _fix(look: Look, outcome: Outcome, match: str) -> tuple[str, str]:
     return f"Run {MANAGE}, or let it in in the site's own rules", ""
 
 
-def ufw_number(look: Look, outcome: Outcome) -> int:
+def ufw_number(look: FirewallState, outcome: PacketOutcome) -> int:
     """The number by which `ufw status numbered` shows the rule of the user that decided; 0 where it is none."""
     match = re.search(r"chain (ufw6?)-user-input, rule (\d+)$", outcome.place)
     if match is None or look.ufw is None:
@@ -436,7 +436,7 @@ def ufw_number(look: Look, outcome: Outcome) -> int:
     return 0
 
 
-def _ufw_in_words(look: Look, number: int) -> str:
+def _ufw_in_words(look: FirewallState, number: int) -> str:
     if look.ufw is None:
         return ""
     entries = [*look.ufw.entries("user.rules"), *look.ufw.entries("user6.rules")]

@@ -8,10 +8,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..network.listeners import Listener, parse_ss
+from ..network.listeners import ListeningSocket, parse_ss
 from . import ufw
 from .netfilter import Tables, parse_save
-from .nft import Base, Ruleset
+from .nft import BaseChain, Ruleset
 from .table import TABLE
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Ufw:
     manages_builtins: bool
     files: Mapping[str, str]
 
-    def entries(self, name: str) -> tuple[ufw.Entry, ...]:
+    def entries(self, name: str) -> tuple[ufw.UfwEntry, ...]:
         """The tuples of one of its files."""
         try:
             return ufw.parse_rules(self.files[name]).entries
@@ -39,7 +39,7 @@ class Ufw:
 
 
 @dataclass(frozen=True)
-class Look:
+class FirewallState:
     """What was seen on the node."""
 
     guarded: bool
@@ -48,7 +48,7 @@ class Look:
     ssh_address: str
     ssh_server_port: int
     ssh_ports: tuple[int, ...]
-    listeners: tuple[Listener, ...]
+    listeners: tuple[ListeningSocket, ...]
     ufw: Ufw | None
     tables: Mapping[int, Tables]
     ruleset: Ruleset
@@ -89,7 +89,7 @@ def _assigned(text: str | None, name: str) -> str:
     return found[-1] if found else ""
 
 
-def read_look(raw: Mapping[str, Any]) -> Look:
+def read_look(raw: Mapping[str, Any]) -> FirewallState:
     """Read what the node program printed."""
     said = raw["said"]
     listeners = tuple(parse_ss(said["listeners"]["out"]))
@@ -104,7 +104,7 @@ def read_look(raw: Mapping[str, Any]) -> Look:
         for name in ("iptables", "ip6tables", "ruleset")
         if said[name]["err"] and said[name]["code"] is not None
     ]
-    return Look(
+    return FirewallState(
         guarded=raw["guarded"],
         interfaces={
             entry["local"]: link["ifname"]
@@ -157,7 +157,7 @@ def _read_ufw(raw: Mapping[str, Any] | None) -> Ufw | None:
     )
 
 
-def foreign_chains(look: Look) -> list[str]:
+def foreign_chains(look: FirewallState) -> list[str]:
     """Chains of others that judge what comes in: a firewall of the site's own."""
     found = [
         f"{base.family} {base.table} {base.name}"
@@ -176,7 +176,7 @@ def foreign_chains(look: Look) -> list[str]:
     return found
 
 
-def _is_iptables(look: Look, base: Base) -> bool:
+def _is_iptables(look: FirewallState, base: BaseChain) -> bool:
     """Whether iptables shows this chain, too."""
     version = {"ip": 4, "ip6": 6}.get(base.family)
     return version is not None and base.name in look.tables[version].get(base.table, {})

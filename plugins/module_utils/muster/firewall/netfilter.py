@@ -7,12 +7,12 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .walk import Step, led, through, walk
+from .walk import WalkStep, led, through, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .walk import Outcome, Packet
+    from .walk import Packet, PacketOutcome
 
 # Options of iptables that decide nothing about a match: extensions whose options are read on their own, and what only
 # a target uses.
@@ -193,12 +193,12 @@ def _states(text: str) -> frozenset[str]:
     return frozenset(text.split(","))
 
 
-def walk_tables(tables: Tables, packet: Packet, origin: str) -> Outcome:
+def walk_tables(tables: Tables, packet: Packet, origin: str) -> PacketOutcome:
     """Return what the tables of iptables do with the packet. `origin` is how the user lists them, such as iptables."""
     return through(_bases(tables, packet, origin), origin)
 
 
-def _bases(tables: Tables, packet: Packet, origin: str) -> Iterator[tuple[Step, str, str]]:
+def _bases(tables: Tables, packet: Packet, origin: str) -> Iterator[tuple[WalkStep, str, str]]:
     for table, base in PATH_IN:
         chains = tables.get(table, {})
         if base in chains:
@@ -206,12 +206,12 @@ def _bases(tables: Tables, packet: Packet, origin: str) -> Iterator[tuple[Step, 
             yield walk(_steps(chains, base, packet, where)), chains[base].policy, f"{where}, chain {base}"
 
 
-def _steps(chains: dict[str, Chain], name: str, packet: Packet, where: str) -> Iterator[tuple[bool, Step]]:
+def _steps(chains: dict[str, Chain], name: str, packet: Packet, where: str) -> Iterator[tuple[bool, WalkStep]]:
     for number, rule in enumerate(chains[name].rules, 1):
         applies = rule.matches(packet)
         if applies is False or rule.target in PASSING:
             continue
-        step = Step(ENDS.get(rule.target, "unknown"), rule.text, f"{where}, chain {name}, rule {number}")
+        step = WalkStep(ENDS.get(rule.target, "unknown"), rule.text, f"{where}, chain {name}, rule {number}")
         if rule.target in chains:
             step = led(step, walk(_steps(chains, rule.target, packet, where)), goto=rule.goto)
         yield bool(applies), step

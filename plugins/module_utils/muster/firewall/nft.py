@@ -10,12 +10,12 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .walk import Step, led, through, walk
+from .walk import WalkStep, led, through, walk
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from .walk import Outcome, Packet
+    from .walk import Packet, PacketOutcome
 
 Json = dict[str, Any]
 
@@ -31,7 +31,7 @@ ENDS = {
 
 
 @dataclass(frozen=True)
-class Base:
+class BaseChain:
     """A chain that the kernel calls by itself."""
 
     family: str
@@ -61,15 +61,15 @@ class Ruleset:
             elif kind == "chain" and about.get("hook") in HOOKS:
                 priority = about["prio"] if isinstance(about["prio"], int) else 0
                 place = (about["family"], about["table"], about["name"])
-                bases.append(Base(*place, about["hook"], priority, about.get("policy", "accept")))
+                bases.append(BaseChain(*place, about["hook"], priority, about.get("policy", "accept")))
         # In the order in which a packet passes them.
         self.bases = sorted(bases, key=lambda base: (HOOKS.index(base.hook), base.priority))
 
-    def outcome(self, packet: Packet, without: Collection[tuple[str, str]] = ()) -> Outcome:
+    def outcome(self, packet: Packet, without: Collection[tuple[str, str]] = ()) -> PacketOutcome:
         """What becomes of the packet in all tables but those in `without`, given as family and name."""
         return through(self._bases(packet, without), "nft")
 
-    def _bases(self, packet: Packet, without: Collection[tuple[str, str]]) -> Iterator[tuple[Step, str, str]]:
+    def _bases(self, packet: Packet, without: Collection[tuple[str, str]]) -> Iterator[tuple[WalkStep, str, str]]:
         rules = _Rules(self, packet)
         for base in self.bases:
             if (base.family, base.table) not in without and base.takes(packet):
@@ -85,11 +85,11 @@ class _Rules:
         self.rules = ruleset.rules
         self.sets = ruleset.sets
 
-    def steps(self, table: tuple[str, str], chain: str) -> Iterator[tuple[bool, Step]]:
+    def steps(self, table: tuple[str, str], chain: str) -> Iterator[tuple[bool, WalkStep]]:
         """Of the rules that may apply, whether each certainly does, and what it does."""
         for rule in self.rules.get((*table, chain), []):
             place = f"nft {rule['family']} {rule['table']}, chain {chain}, handle {rule['handle']}"
-            unsure = Step("unknown", in_words(rule["expr"]), place)
+            unsure = WalkStep("unknown", in_words(rule["expr"]), place)
             certain = True
             for statement in rule["expr"]:
                 ((kind, about),) = statement.items()
@@ -111,7 +111,7 @@ class _Rules:
                     break
                 certain = certain and applies is True
 
-    def effect(self, table: tuple[str, str], statement: Json, unsure: Step) -> Step:
+    def effect(self, table: tuple[str, str], statement: Json, unsure: WalkStep) -> WalkStep:
         """Return what the end of a rule does; `unsure` where that is not known."""
         kind = next(iter(statement), "")
         if kind in ENDS:

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, TypedDict
 
 from . import table, ufw
 from .look import foreign_chains
-from .model import RequestError
+from .model import FirewallRequestError, openings, ssh_openings
 from .netfilter import Chain, Tables, parse_save
-from .openings import openings, ssh_openings
 from .table import RULES_FILE, TABLE, UNIT, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .look import Look, Ufw
-    from .model import Opening, Request
+    from .look import FirewallState, Ufw
+    from .model import FirewallRequest, Opening
 
 SYSCTL_FILE = "/etc/sysctl.d/60-muster-firewall.conf"
 COMMANDS = {4: "iptables", 6: "ip6tables"}
@@ -30,7 +29,7 @@ BUILTINS = ("INPUT", "FORWARD", "OUTPUT")
 HOOKS = ("before-logging", "before", "after", "after-logging", "reject", "track")
 
 
-class Step(TypedDict, total=False):
+class FirewallStep(TypedDict, total=False):
     """A step of muster_node/programs/firewall.py: `write` a path, `remove` one, or `run` a command.
 
     text: what is written, or what the command reads.
@@ -51,12 +50,12 @@ class Undo(TypedDict):
 
 
 @dataclass
-class Plan:
+class FirewallPlan:
     """The steps for the node, and what the guard needs to undo them. before and after: both states, for people."""
 
     backend: str
     packages: list[str] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[FirewallStep] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     undo: list[Undo] = field(default_factory=list)
@@ -79,15 +78,17 @@ class Plan:
         self.undo.append({"argv": list(argv), "text": text})
 
 
-def choose_backend(request: Request, look: Look) -> str:
-    """Raises RequestError where another firewall is in charge."""
+def choose_backend(request: FirewallRequest, look: FirewallState) -> str:
+    """Raises FirewallRequestError where another firewall is in charge."""
     if look.firewalld:
-        raise RequestError(
+        raise FirewallRequestError(
             "firewalld is active and in charge of the node's firewall. Open the ports there (docs/ports.md) and set"
             ' firewall_mode to "off" or verify, or disable it: systemctl disable --now firewalld'
         )
     if request.backend == "nftables" and look.ufw is not None and (look.ufw.enabled or look.ufw_runs):
-        raise RequestError("firewall_backend is nftables, and ufw is active: set it to auto, or type: ufw disable")
+        raise FirewallRequestError(
+            "firewall_backend is nftables, and ufw is active: set it to auto, or type: ufw disable"
+        )
     if request.backend != "auto":
         return request.backend
     if look.ufw is not None:
@@ -95,11 +96,11 @@ def choose_backend(request: Request, look: Look) -> str:
     return "nftables" if look.nftables_at_boot or look.own_rules or foreign_chains(look) else "ufw"
 
 
-def make_plan(request: Request, look: Look) -> Plan:
-    """Raises RequestError."""
+def make_plan(request: FirewallRequest, look: FirewallState) -> FirewallPlan:
+    """Raises FirewallRequestError."""
     if request.leaves:
         return plan_leaving(request, look)
-    plan = Plan(choose_backend(request, look))
+    plan = FirewallPlan(choose_backend(request, look))
     if plan.backend == "ufw":
         plan_ufw(plan, request, look)
         plan_no_table(plan, look)
@@ -109,7 +110,7 @@ def make_plan(request: Request, look: Look) -> Plan:
     return plan
 
 
-def plan_table(plan: Plan, request: Request, look: Look) -> None:
+def plan_table(plan: FirewallPlan, request: FirewallRequest, look: FirewallState) -> None:
     """Our own table in nftables, beside whatever the site has there."""
     text = table.rules(openings(request, look))
     plan.after += ["nftables: table inet muster in force", *text.splitlines()]
@@ -140,7 +141,7 @@ def plan_table(plan: Plan, request: Request, look: Look) -> None:
         plan.undo_by("rm", "-f", WANTED)
 
 
-def plan_no_table(plan: Plan, look: Look) -> None:
+def plan_no_table(plan: FirewallPlan, look: FirewallState) -> None:
     """Take away our own table where ufw holds the rules now."""
     if look.own_at_boot:
         plan.run("systemctl", "--quiet", "disable", table.UNIT_NAME)
@@ -155,9 +156,9 @@ def plan_no_table(plan: Plan, look: Look) -> None:
         plan.undo_by("nft", "-f", "-", text="table")
 
 
-def plan_leaving(request: Request, look: Look) -> Plan:
+def plan_leaving(request: FirewallRequest, look: FirewallState) -> FirewallPlan:
     """Take our rules away. ufw stays as it is, and as long as it is on, so does the rule that lets ssh in."""
-    plan = Plan("nftables" if look.ufw is None else "ufw")
+    plan = FirewallPlan("nftables" if look.ufw is None else "ufw")
     plan_no_table(plan, look)
     if look.ufw is not None:
         found = ssh_openings(look) if look.ufw.enabled or look.ufw_runs else []
@@ -171,13 +172,13 @@ def plan_leaving(request: Request, look: Look) -> Plan:
     return plan
 
 
-def _plan_reloads(plan: Plan, versions: Sequence[int]) -> None:
+def _plan_reloads(plan: FirewallPlan, versions: Sequence[int]) -> None:
     for version in versions:
         # Without flushing others' chains; ufw's own are replaced in one step, so that nothing is ever open or cut off.
         plan.run(RESTORES[version], "--noflush", f"/etc/ufw/{'user6.rules' if version == 6 else 'user.rules'}")
 
 
-def plan_port_range(plan: Plan, request: Request, look: Look) -> None:
+def plan_port_range(plan: FirewallPlan, request: FirewallRequest, look: FirewallState) -> None:
     """Pin the range in tight mode; take back what an earlier tight mode pinned."""
     low, high = request.ephemeral
     text = f"# Written by Muster (firewall_tight): docs/ports.md\nnet.ipv4.ip_local_port_range = {low} {high}\n"
@@ -196,7 +197,7 @@ def plan_port_range(plan: Plan, request: Request, look: Look) -> None:
         plan.undo_by(*set_range, f"{key}={look.port_range[0]} {look.port_range[1]}")
 
 
-def plan_ufw(plan: Plan, request: Request, look: Look) -> None:
+def plan_ufw(plan: FirewallPlan, request: FirewallRequest, look: FirewallState) -> None:
     found = openings(request, look)
     if look.ufw is None:
         plan.packages.append("ufw")
@@ -206,12 +207,12 @@ def plan_ufw(plan: Plan, request: Request, look: Look) -> None:
             plan.after += [entry.in_words for entry in ufw_entries(found, version)]
         return
     if look.ufw.masked:
-        raise RequestError(
+        raise FirewallRequestError(
             "ufw.service is masked, so that ufw would be off after a restart. Type: systemctl unmask ufw"
         )
     _refuse_a_flush(look)
     if not look.ufw.ipv6 and any(":" in address for address in (request.address, *request.peers.values())):
-        raise RequestError(
+        raise FirewallRequestError(
             "IPV6=no in /etc/default/ufw closes IPv6, and the cluster's addresses are IPv6. Set it to yes."
         )
     plan.before.append(f"ufw: {_ufw_state(look)}")
@@ -220,17 +221,17 @@ def plan_ufw(plan: Plan, request: Request, look: Look) -> None:
     _plan_ufw_state(plan, look.ufw, look, reloads)
 
 
-def _refuse_a_flush(look: Look) -> None:
-    """Raises RequestError where ufw, once it starts or loads all of its rules again, would empty chains of others."""
+def _refuse_a_flush(look: FirewallState) -> None:
+    """Raises FirewallRequestError where ufw would empty chains of others when it starts or reloads all of its rules."""
     if look.ufw is None or (look.ufw_runs and look.ufw.input_policy != "ACCEPT"):
         return
     if look.ufw.manages_builtins:
-        raise RequestError(
+        raise FirewallRequestError(
             "MANAGE_BUILTINS=yes in /etc/default/ufw makes ufw flush the rules of others when it starts. Set it to no."
         )
     foreign = [name for name, chain in look.tables[6].get("filter", {}).items() if _is_foreign(name, chain)]
     if foreign and not look.ufw.ipv6:
-        raise RequestError(
+        raise FirewallRequestError(
             f"IPV6=no in /etc/default/ufw makes ufw flush the IPv6 rules of others when it starts (ip6tables, chain"
             f" {foreign[0]}). Set it to yes."
         )
@@ -245,7 +246,7 @@ def _is_foreign(name: str, chain: Chain) -> bool:
     )
 
 
-def _ufw_state(look: Look) -> str:
+def _ufw_state(look: FirewallState) -> str:
     if look.ufw is None or not look.ufw_runs:
         return "inactive"
     state = "active" if look.ufw.enabled and look.ufw.at_boot else "active, but not after a restart"
@@ -255,7 +256,7 @@ def _ufw_state(look: Look) -> str:
     return f"{state}, {words.get(look.ufw.input_policy, look.ufw.input_policy)} (incoming)"
 
 
-def _plan_rules(plan: Plan, found: Sequence[Opening], look: Look, version: int) -> bool:
+def _plan_rules(plan: FirewallPlan, found: Sequence[Opening], look: FirewallState, version: int) -> bool:
     """Plan one of ufw's files of rules; say whether it is to be loaded."""
     if look.ufw is None:
         return False
@@ -264,7 +265,7 @@ def _plan_rules(plan: Plan, found: Sequence[Opening], look: Look, version: int) 
     try:
         there = ufw.parse_rules(look.ufw.files[name])
     except ValueError as exc:
-        raise RequestError(f"{path} cannot be read: {exc}.") from exc
+        raise FirewallRequestError(f"{path} cannot be read: {exc}.") from exc
     merged = ufw.merge(there.entries, ufw_entries(found, version))
     wanted = replace(there, entries=merged)
     plan.before += [entry.in_words for entry in there.entries]
@@ -278,7 +279,7 @@ def _plan_rules(plan: Plan, found: Sequence[Opening], look: Look, version: int) 
     return not ufw.is_loaded(wanted, chain.rules, version)
 
 
-def _plan_ufw_state(plan: Plan, there: Ufw, look: Look, reloads: Sequence[int]) -> None:
+def _plan_ufw_state(plan: FirewallPlan, there: Ufw, look: FirewallState, reloads: Sequence[int]) -> None:
     planned = len(plan.steps)
     _plan_ufw_start(plan, there, look)
     _plan_reloads(plan, reloads)
@@ -292,7 +293,7 @@ def _plan_ufw_state(plan: Plan, there: Ufw, look: Look, reloads: Sequence[int]) 
         plan.undo_by("systemctl", "--quiet", "disable", "ufw.service")
 
 
-def _plan_ufw_start(plan: Plan, there: Ufw, look: Look) -> None:
+def _plan_ufw_start(plan: FirewallPlan, there: Ufw, look: FirewallState) -> None:
     """Plan to have ufw start itself: it loads its rules first and closes last, and leaves chains of others be."""
     if not look.ufw_runs:
         for version in _versions(there):
@@ -314,13 +315,13 @@ def _versions(there: Ufw) -> tuple[int, ...]:
     return (4, 6) if there.ipv6 else (4,)
 
 
-def _lets_all_in(look: Look, version: int) -> bool:
+def _lets_all_in(look: FirewallState, version: int) -> bool:
     """Whether the last word on what comes in is yes, which ufw's settings do not show."""
     chain = look.tables[version].get("filter", {}).get("INPUT")
     return chain is not None and chain.policy == "ACCEPT"
 
 
-def _plan_hooks(plan: Plan, chains: Mapping[str, Chain], version: int) -> None:
+def _plan_hooks(plan: FirewallPlan, chains: Mapping[str, Chain], version: int) -> None:
     """Plan to lead to ufw's chains again, each in its place, where somebody flushed INPUT.
 
     ufw does so only where it makes its chains.
@@ -342,7 +343,7 @@ def _plan_hooks(plan: Plan, chains: Mapping[str, Chain], version: int) -> None:
             plan.undo_by(command, "--delete", builtin, "--jump", name)
 
 
-def _plan_live_undo(plan: Plan, look: Look) -> None:
+def _plan_live_undo(plan: FirewallPlan, look: FirewallState) -> None:
     """Bring back ufw's chains and the policies as they are in force now, whatever the files say."""
     if not look.ufw_runs:
         plan.undo_by("/lib/ufw/ufw-init", "force-stop")
@@ -362,7 +363,7 @@ def _live_text(chains: Mapping[str, Chain], prefix: str) -> str:
     return "".join(f"{line}\n" for line in ("*filter", *lines, "COMMIT"))
 
 
-def ufw_entries(found: Sequence[Opening], version: int) -> list[ufw.Entry]:
+def ufw_entries(found: Sequence[Opening], version: int) -> list[ufw.UfwEntry]:
     """The openings of one family as ufw's entries."""
     entries = []
     for opening in found:

@@ -9,7 +9,7 @@ from ..verdict.check import Check
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..network.listeners import Listener
+    from ..network.listeners import ListeningSocket
     from .netfilter import Tables
 
 PUBLISHED = Check(
@@ -21,7 +21,9 @@ PUBLISHED = Check(
 )
 
 
-def published(tables: Mapping[int, Tables], listeners: Sequence[Listener]) -> list[tuple[str, tuple[int, int], str]]:
+def published(
+    tables: Mapping[int, Tables], listeners: Sequence[ListeningSocket]
+) -> list[tuple[str, tuple[int, int], str]]:
     """Every port that is led on to somewhere else: protocol, ports, and what does it. tables: by IP version."""
     found: dict[tuple[str, tuple[int, int]], str] = {}
     for version, named in tables.items():

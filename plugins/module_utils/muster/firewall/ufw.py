@@ -19,7 +19,7 @@ _END = "\n### END RULES ###\n"
 
 
 @dataclass(frozen=True)
-class Entry:
+class UfwEntry:
     """One tuple, without its comment, and the lines of iptables that ufw makes of it."""
 
     words: str
@@ -41,7 +41,7 @@ class Entry:
         said = f"{action} {ports}{where} from {peer}{' on ' + through if through else ''}"
         return f"{said}  # {self.comment}" if self.comment else said
 
-    def does_as(self, other: Entry) -> bool:
+    def does_as(self, other: UfwEntry) -> bool:
         """Whether this one of somebody else makes the other one needless: only ufw's comment, or a rate, differs."""
         return re.sub(r"^limit ", "allow ", self.words) == other.words
 
@@ -49,7 +49,7 @@ class Entry:
 @dataclass(frozen=True)
 class RulesFile:
     head: str
-    entries: tuple[Entry, ...]
+    entries: tuple[UfwEntry, ...]
     tail: str
 
 
@@ -64,7 +64,7 @@ def parse_rules(text: str) -> RulesFile:
     for block in body.split(f"\n{_TUPLE}")[1:]:
         first, *rules = block.split("\n")
         words, _, code = first.partition(" comment=")
-        entries.append(Entry(words, _decoded(code.strip()), tuple(line for line in rules if line)))
+        entries.append(UfwEntry(words, _decoded(code.strip()), tuple(line for line in rules if line)))
     return RulesFile(head, tuple(entries), tail)
 
 
@@ -76,7 +76,7 @@ def render_rules(file: RulesFile) -> str:
     return file.head + _BEGIN + "".join(blocks) + _END + file.tail
 
 
-def allow(version: int, proto: str, port: str, source: str, interface: str, comment: str) -> Entry:
+def allow(version: int, proto: str, port: str, source: str, interface: str, comment: str) -> UfwEntry:
     """The entry that `ufw allow` makes. port: any, 22, 9100:9110 or a list of them, in order; source: any or CIDR."""
     anywhere = "::/0" if version == 6 else "0.0.0.0/0"
     chain = "ufw6-user-input" if version == 6 else "ufw-user-input"
@@ -92,10 +92,10 @@ def allow(version: int, proto: str, port: str, source: str, interface: str, comm
         parts += [f"--dport {port}"] if not many and port != "any" else []
         parts += [f"-s {source}"] if source != anywhere else []
         rules.append(" ".join([*parts, "-j ACCEPT"]))
-    return Entry(words, OWN + comment.replace("'", ""), tuple(rules))
+    return UfwEntry(words, OWN + comment.replace("'", ""), tuple(rules))
 
 
-def merge(there: tuple[Entry, ...], wanted: list[Entry]) -> tuple[Entry, ...]:
+def merge(there: tuple[UfwEntry, ...], wanted: list[UfwEntry]) -> tuple[UfwEntry, ...]:
     """Others' entries and their order kept; ours kept where they are, removed, or put behind all others."""
     foreign = [entry for entry in there if not entry.own]
     missing = [entry for entry in dict.fromkeys(wanted) if not any(other.does_as(entry) for other in foreign)]

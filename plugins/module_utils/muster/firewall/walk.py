@@ -39,7 +39,7 @@ class Packet:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PacketOutcome:
     """What becomes of a packet: accept, drop, reject, redirect or unknown; and the rule that says so."""
 
     verdict: str
@@ -52,8 +52,8 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Step:
-    """What a rule or a whole chain comes to: a verdict of Outcome, `return`, or `continue` with the next rule.
+class WalkStep:
+    """What a rule or a whole chain comes to: a verdict of PacketOutcome, `return`, or `continue` with the next rule.
 
     doubts: the ends that rules of unknown effect may cause before it.
     """
@@ -61,12 +61,12 @@ class Step:
     verdict: str
     rule: str = ""
     place: str = ""
-    doubts: tuple[Step, ...] = ()
+    doubts: tuple[WalkStep, ...] = ()
 
 
-def walk(steps: Iterable[tuple[bool, Step]]) -> Step:
+def walk(steps: Iterable[tuple[bool, WalkStep]]) -> WalkStep:
     """Return the end of a chain. steps: of the rules that may apply, whether each certainly does, and what it does."""
-    doubts: list[Step] = []
+    doubts: list[WalkStep] = []
     for certain, step in steps:
         if step.verdict == "continue":
             doubts += step.doubts
@@ -75,30 +75,30 @@ def walk(steps: Iterable[tuple[bool, Step]]) -> Step:
         else:
             # A return that may or may not happen leads to an end that was not looked for.
             doubts += [replace(step, verdict="unknown") if step.verdict == "return" else step, *step.doubts]
-    return Step("return", doubts=tuple(doubts))
+    return WalkStep("return", doubts=tuple(doubts))
 
 
-def led(rule: Step, end: Step, *, goto: bool) -> Step:
+def led(rule: WalkStep, end: WalkStep, *, goto: bool) -> WalkStep:
     """Return what a rule that leads to a chain comes to; behind the chain's end a jump goes on, and a goto does not."""
     if end.verdict != "return":
         return end
     return replace(rule, verdict="return" if goto else "continue", doubts=end.doubts)
 
 
-def through(bases: Iterable[tuple[Step, str, str]], origin: str) -> Outcome:
+def through(bases: Iterable[tuple[WalkStep, str, str]], origin: str) -> PacketOutcome:
     """Return the outcome of the chains that the kernel calls by itself, in their order.
 
     bases: what each of them comes to, its policy and its place. origin: what there is to name where there is no rule.
     """
-    last = Outcome("accept", origin, "no rule")
+    last = PacketOutcome("accept", origin, "no rule")
     for end, policy, place in bases:
         step = end
         if end.verdict == "return":
-            step = Step("drop" if policy.lower() == "drop" else "accept", f"policy {policy}", place, end.doubts)
+            step = WalkStep("drop" if policy.lower() == "drop" else "accept", f"policy {policy}", place, end.doubts)
         for doubt in step.doubts:
             if doubt.verdict != step.verdict:
-                return Outcome("unknown", doubt.place, doubt.rule)
-        last = Outcome(step.verdict, step.place, step.rule)
+                return PacketOutcome("unknown", doubt.place, doubt.rule)
+        last = PacketOutcome(step.verdict, step.place, step.rule)
         if not last.lets_in:
             return last
     return last

@@ -1,4 +1,4 @@
-"""The facts of a node's GPUs, put together from everything that was looked at. Their shape: the package's own page."""
+"""The facts of a node's GPUs, put together from everything that was probed. Their shape: the package's own page."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from . import markup, query, values
-from .bus import CONTAINERS, GPU_CLASSES, NVSWITCH_CLASS, device_names
-from .nvlink import links
 from .processes import describe, holders
-from .topology import topology
+from .topology import links, topology
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +26,14 @@ NOTHING_SAID: dict[str, Any] = {"code": None, "notes": "", "cut": None, "lost": 
 # A line that says a level, as the log of the fabric manager does: [date] [LEVEL] [tid 1] text.
 LOG_LINE = re.compile(r"^\[(?P<when>[^\]]*)\]\s*\[(?P<level>\w+)\]\s*\[tid \d+\]\s*(?P<text>.*)$")
 STARTED = re.compile(r"Fabric Manager version \S+ is running")
+# The containers among the answers of systemd-detect-virt, from its manual. Every other one but "none" is a machine.
+CONTAINERS = (
+    *("podman", "docker", "lxc", "lxc-libvirt", "systemd-nspawn", "openvz", "rkt", "wsl", "proot", "pouch"),
+    "container-other",
+)
+# Display controllers of PCI's class list: VGA, and those without a display, as the GPUs of servers are.
+GPU_CLASSES = ("0x0300", "0x0302")
+NVSWITCH_CLASS = "0x0680"
 
 
 def facts(look: Mapping[str, Any]) -> dict[str, Any]:
@@ -240,3 +246,17 @@ def _errors_since_start(log: str) -> list[str]:
     start = next((number for number in reversed(range(len(lines))) if STARTED.search(lines[number])), 0)
     found = (LOG_LINE.match(line) for line in lines[start:])
     return [line["text"] for line in found if line and line["level"].upper() in ("ERROR", "FATAL", "CRITICAL")]
+
+
+def device_names(catalogue: str) -> dict[str, str]:
+    """Return the names that pci.ids gives to the devices of NVIDIA."""
+    names: dict[str, str] = {}
+    inside = False
+    for line in catalogue.splitlines():
+        if not line.startswith(("\t", "#")):
+            inside = line.startswith("10de")
+        elif inside and re.match(r"\t[0-9a-f]{4} ", line):
+            name = line[5:].strip()
+            bracketed = re.search(r"\[(.+)\]", name)
+            names[line[1:5]] = bracketed[1] if bracketed else name
+    return names

@@ -1,4 +1,4 @@
-"""`nvidia-smi topo -m`: how each GPU reaches each other GPU and each network adapter."""
+"""How GPUs reach each other and the network adapters: `nvidia-smi topo -m`, `nvlink --status` and `--errorcounters`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,30 @@ ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 DEVICE = re.compile(r"(?:GPU|NIC|CPU)\d+|mlx\d\S*")
 HOW = re.compile(r"X|SYS|NODE|PHB|PXB|PIX|NV\d+|C2C|N/A|Unknown")
 NAMED = re.compile(r"^\s*(NIC\d+):\s+(\S+)\s*$")
+GPU = re.compile(r"^\s*GPU (\d+):(?:.*\(UUID: ([^()\s]+)\))?", re.IGNORECASE)
+SPEED = re.compile(r"^\s*Link\s+(\d+):\s+([\d.]+)\s+GB/s", re.IGNORECASE)
+INACTIVE = re.compile(r"^\s*Link\s+(\d+):\s+<?inactive>?", re.IGNORECASE)
+SLEEP = re.compile(r"^\s*Link\s+(\d+)\s+in Sleep state", re.IGNORECASE)
+# 470 wrote "Link 0: 3 replay errors", later ones "Link 0: Replay Errors: 3", N/A where the GPU does not count them.
+COUNT = re.compile(r"^\s*Link\s+(\d+):\s+([A-Za-z].*?):\s+(\d+)\s*$")
+OLD_COUNT = re.compile(r"^\s*Link\s+(\d+):\s+(\d+)\s+(replay errors|recovery errors|flit CRC errors|data CRC errors)")
+UNREADABLE = re.compile(r"NVLink (?:speed|link state|information) for link (\d+): (.+)", re.IGNORECASE)
+# The driver does not answer, as 595 with MIG on; that is no word about the links.
+NOT_ASKED = re.compile(r"queries are not supported", re.IGNORECASE)
+
+# What the programs of 470 to 615 call errors: strings of their own, and what B300 printed under 595.91.07 (NVLink 5
+# has no replay errors any more). CRC errors are left to those who watch their rate (NVIDIA/DCGM).
+ERRORS = (
+    *("replay errors", "recovery errors"),
+    *("link recovery failed events", "link recovery successful events", "effective errors", "symbol errors"),
+    *("malformed packet errors", "buffer overrun errors", "rx errors", "rx remote errors", "rx general errors"),
+    *("local link integrity errors", "tx discards"),
+)
+# Counted on healthy links, too: traffic, what was corrected on the way, ratios, and the sum of what is counted above.
+NO_ERRORS = re.compile(
+    r"[tr]x (?:packets|bytes)|fec errors - \d+|raw (?:errors|ber) .*|effective ber|symbol ber|plr .*|"
+    r"total link recovery events|(?:flit |data )?crc errors"
+)
 
 
 def topology(text: str) -> dict[str, Any] | None:
@@ -47,3 +71,58 @@ def topology(text: str) -> dict[str, Any] | None:
 def _cells(line: str) -> list[str]:
     """Split a row: by tabs, between which a cell may be empty, and there are blanks around the X."""
     return [cell.strip() for cell in line.split("\t")]
+
+
+def links(status: str, errors: str) -> dict[str, dict[str, Any]]:
+    """Return {links, why} of each GPU, by its UUID and by its number.
+
+    links: [{link, state, gbs, errors, unknown}]. state: active, inactive, sleeping or unreadable. gbs: what one
+    direction carries, raw, in GB/s. errors: {name: count}, empty where none are counted; unknown: the same of names
+    that nobody here knows. why: what was said instead of links.
+    """
+    found: dict[str, dict[int, dict[str, Any]]] = {}
+    whys: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for number, uuid, line in _by_gpu(status):
+        names[number] = uuid
+        links_of = found.setdefault(number, {})
+        if match := SPEED.match(line):
+            links_of[int(match[1])] = _link(int(match[1]), "active", float(match[2]))
+        elif match := INACTIVE.match(line):
+            links_of[int(match[1])] = _link(int(match[1]), "inactive")
+        elif match := SLEEP.match(line):
+            links_of[int(match[1])] = _link(int(match[1]), "sleeping")
+        elif match := UNREADABLE.search(line):
+            links_of[int(match[1])] = _link(int(match[1]), "inactive" if "active" in match[2] else "unreadable")
+        elif NOT_ASKED.search(line):
+            whys[number] = line.strip()
+    for number, _, line in _by_gpu(errors):
+        if match := COUNT.match(line):
+            link, name, count = int(match[1]), match[2].lower(), int(match[3])
+        elif match := OLD_COUNT.match(line):
+            link, name, count = int(match[1]), match[3].lower(), int(match[2])
+        else:
+            continue
+        entry = found.get(number, {}).get(link)
+        if entry is not None and not NO_ERRORS.fullmatch(name):
+            entry["errors" if name in ERRORS else "unknown"][name] = count
+    seen = {
+        number: {"links": [by_link[link] for link in sorted(by_link)], "why": whys.get(number, "")}
+        for number, by_link in found.items()
+    }
+    return seen | {uuid: seen[number] for number, uuid in names.items() if uuid}
+
+
+def _link(number: int, state: str, gbs: float | None = None) -> dict[str, Any]:
+    return {"link": number, "state": state, "gbs": gbs, "errors": {}, "unknown": {}}
+
+
+def _by_gpu(text: str) -> list[tuple[str, str, str]]:
+    lines = []
+    number = uuid = ""
+    for line in text.splitlines():
+        if match := GPU.match(line):
+            number, uuid = match[1], match[2] or ""
+        elif number:
+            lines.append((number, uuid, line))
+    return lines

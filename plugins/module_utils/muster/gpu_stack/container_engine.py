@@ -29,7 +29,7 @@ PROGRAMS = {"docker": "dockerd", "containerd": "containerd", "podman": "podman"}
 
 
 @dataclass(frozen=True)
-class Seen:
+class ContainerEngineState:
     """The node.
 
     programs: those of the engine that are there. driver: version of the one that is loaded; empty for none.
@@ -55,7 +55,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Step:
+class ContainerEngineStep:
     """A command, and the sentence that says what it is for."""
 
     name: str
@@ -63,21 +63,21 @@ class Step:
 
 
 @dataclass
-class Plan:
+class ContainerEnginePlan:
     """What is to be done. problems fail the node always; notes: what the user has to know or to do."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ContainerEngineStep] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def do(self, difference: str, *steps: Step) -> None:
+    def do(self, difference: str, *steps: ContainerEngineStep) -> None:
         self.differences.append(difference)
         self.steps += [step for step in steps if step not in self.steps]
 
 
-def make_plan(seen: Seen) -> Plan:
-    plan = Plan()
+def make_plan(seen: ContainerEngineState) -> ContainerEnginePlan:
+    plan = ContainerEnginePlan()
     program = PROGRAMS[seen.engine]
     if program not in seen.programs:
         here = (
@@ -93,11 +93,13 @@ def make_plan(seen: Seen) -> Plan:
     return plan
 
 
-def _configure(engine: str) -> Step:
-    return Step(f"Register the runtime with {engine}", ("nvidia-ctk", "runtime", "configure", f"--runtime={engine}"))
+def _configure(engine: str) -> ContainerEngineStep:
+    return ContainerEngineStep(
+        f"Register the runtime with {engine}", ("nvidia-ctk", "runtime", "configure", f"--runtime={engine}")
+    )
 
 
-def _docker(plan: Plan, seen: Seen) -> None:
+def _docker(plan: ContainerEnginePlan, seen: ContainerEngineState) -> None:
     if seen.snap:
         plan.problems.append(
             f"its docker is the snap's, which reads another file than {DAEMON} and may not reach the driver. Install "
@@ -106,7 +108,7 @@ def _docker(plan: Plan, seen: Seen) -> None:
         return
     if "nvidia" in seen.runtimes:
         return  # be it by its file or by the arguments that it was started with
-    reload = Step("Have docker read its file", ("systemctl", "reload", "docker.service"))
+    reload = ContainerEngineStep("Have docker read its file", ("systemctl", "reload", "docker.service"))
     steps = [reload] if seen.answers else []
     try:
         known = _runtimes(seen.files.get(DAEMON, ""))
@@ -135,7 +137,7 @@ def _runtimes(text: str) -> Mapping[str, Any]:
     return runtimes
 
 
-def after_reload(seen: Seen) -> str:
+def after_reload(seen: ContainerEngineState) -> str:
     """Say what the user has to do where docker still does not know the runtime; empty where it does."""
     if seen.engine != "docker" or not seen.answers or "nvidia" in seen.runtimes:
         return ""
@@ -146,10 +148,10 @@ def after_reload(seen: Seen) -> str:
     )
 
 
-def _containerd(plan: Plan, seen: Seen) -> None:
+def _containerd(plan: ContainerEnginePlan, seen: ContainerEngineState) -> None:
     main = _without_comments(seen.files.get(CONTAINERD, ""))
     drop_in = _without_comments(seen.files.get(DROP_IN, "")) if "/etc/containerd/conf.d" in main else ""
-    restart = Step("Have containerd read its files", ("systemctl", "restart", "containerd.service"))
+    restart = ContainerEngineStep("Have containerd read its files", ("systemctl", "restart", "containerd.service"))
     may = seen.survive or not seen.containers
     steps = [restart] if seen.answers and may else []
     if RUNTIME not in main + drop_in:
@@ -169,7 +171,7 @@ def _without_comments(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
 
 
-def _podman(plan: Plan, seen: Seen) -> None:
+def _podman(plan: ContainerEnginePlan, seen: ContainerEngineState) -> None:
     if not seen.driver:
         plan.notes.append("no driver is loaded, so there are no devices yet that podman could be given")
         return
@@ -196,8 +198,8 @@ def _podman(plan: Plan, seen: Seen) -> None:
     plan.do(why, *_renewals(seen))
 
 
-def _renewals(seen: Seen) -> Iterator[Step]:
+def _renewals(seen: ContainerEngineState) -> Iterator[ContainerEngineStep]:
     if seen.refresh:
-        yield Step("Have the GPUs described", ("systemctl", "restart", REFRESH))
+        yield ContainerEngineStep("Have the GPUs described", ("systemctl", "restart", REFRESH))
     else:
-        yield Step("Describe the GPUs", ("nvidia-ctk", "cdi", "generate", f"--output={SPEC}"))
+        yield ContainerEngineStep("Describe the GPUs", ("nvidia-ctk", "cdi", "generate", f"--output={SPEC}"))

@@ -24,7 +24,7 @@ REFUSED = {
 
 
 @dataclass(frozen=True)
-class Folder:
+class ToolkitFolder:
     """A toolkit. owned: whether packages brought it. nvcc: what its compiler says of itself; why: why nothing."""
 
     owned: bool = True
@@ -38,17 +38,17 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ToolkitsState:
     """The node. folders: by version. link: where /usr/local/cuda leads at first; target: in the end. Empty for none."""
 
-    folders: Mapping[str, Folder] = field(default_factory=dict)
+    folders: Mapping[str, ToolkitFolder] = field(default_factory=dict)
     link: str = ""
     target: str = ""
     folder_instead: bool = False
 
 
 @dataclass
-class Plan:
+class ToolkitsPlan:
     """packages: those to have. default: where /usr/local/cuda is to lead; empty where it stays."""
 
     packages: list[str] = field(default_factory=list)
@@ -58,8 +58,8 @@ class Plan:
     notes: list[str] = field(default_factory=list)
 
 
-def make_plan(versions: Sequence[str], default: str, seen: Seen, *, verifies: bool = False) -> Plan:
-    plan = Plan()
+def make_plan(versions: Sequence[str], default: str, seen: ToolkitsState, *, verifies: bool = False) -> ToolkitsPlan:
+    plan = ToolkitsPlan()
     for version in versions:
         folder = seen.folders.get(version)
         by_hand = folder is not None and not folder.owned
@@ -88,18 +88,18 @@ def newest(versions: Sequence[str]) -> str:
     return max(versions, key=lambda version: [int(part) for part in version.split(".")], default="")
 
 
-def _said(folder: Folder) -> str:
+def _said(folder: ToolkitFolder) -> str:
     return f"says release {folder.release}" if folder.release else f"says nothing ({folder.why or 'no release'})"
 
 
-def _by_hand(versions: Sequence[str], seen: Seen) -> Iterator[str]:
+def _by_hand(versions: Sequence[str], seen: ToolkitsState) -> Iterator[str]:
     for version, folder in sorted(seen.folders.items()):
         if not folder.owned:
             end = "is taken as it is" if version in versions else "is left alone"
             yield f"{ROOT}-{version}, which no package brought (a runfile, as a rule), {end}"
 
 
-def _default(plan: Plan, versions: Sequence[str], default: str, seen: Seen) -> None:
+def _default(plan: ToolkitsPlan, versions: Sequence[str], default: str, seen: ToolkitsState) -> None:
     if not default:
         return
     wanted = f"{ROOT}-{default}"

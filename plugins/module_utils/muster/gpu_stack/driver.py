@@ -1,24 +1,28 @@
-"""Which branch of the driver: one for all nodes."""
+"""Which driver: one branch for all nodes, and the nodes that keep the driver that they have."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from . import packages
 from .model import Refusal
-from .modules import modules_of, source_of
+from .modules import build_of, modules_of, source_of
 from .table import Branch, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .nodes import Case, Node
-
+    from .nodes import GpuNode, StackCase
 
 # One of two ways out: a release of PyTorch for the driver that is there is the other.
 REPLACE = "Set nvidia_driver_replace to true to have the driver replaced"
+OPTION = "nvidia_driver_replace"
+PINNING = "nvidia-driver-pinning-"
+REBOOT = "which takes a reboot"
 
 
-def choose_branch(case: Case, floor: str) -> tuple[Branch | None, list[Refusal]]:
+def choose_branch(case: StackCase, floor: str) -> tuple[Branch | None, list[Refusal]]:
     """Return the branch that drives every GPU at this floor of CUDA's, or what stands against the first choice.
 
     A driver that is not ours to install, or that works and is kept, is judged as it is; where all are such, the oldest
@@ -38,7 +42,7 @@ def choose_branch(case: Case, floor: str) -> tuple[Branch | None, list[Refusal]]
     return None, refusals + first
 
 
-def _oldest(case: Case) -> Branch | None:
+def _oldest(case: StackCase) -> Branch | None:
     """Return the oldest branch that is there; one that the table does not have is known by its number alone."""
     node = min(case.nodes, key=lambda node: numbers(node.seen.driver or "0"), default=None)
     if node is None or not node.installed_branch:
@@ -52,7 +56,7 @@ def ended(branch: Branch, month: str) -> bool:
     return bool(branch.until) and branch.until < month
 
 
-def _judge_theirs(node: Node, floor: str) -> Iterator[Refusal]:
+def _judge_theirs(node: GpuNode, floor: str) -> Iterator[Refusal]:
     theirs = node.seen.driver
     if not theirs and node.seen.container:
         yield Refusal(node.name, "it is a container, and its host has no driver", "Install one on the host")
@@ -64,7 +68,7 @@ def _judge_theirs(node: Node, floor: str) -> Iterator[Refusal]:
         yield Refusal(node.name, f"its driver is {theirs}, and this CUDA needs {floor} or newer", fix)
 
 
-def _branches_to_try(case: Case) -> list[int]:
+def _branches_to_try(case: StackCase) -> list[int]:
     """Return what is requested; else what the first node's source has, without a step back from what is installed."""
     if case.request.driver:
         return [int(case.request.driver.partition(".")[0])]
@@ -79,7 +83,7 @@ def _branches_to_try(case: Case) -> list[int]:
     return sorted(there, key=rank)
 
 
-def _against(case: Case, number: int, node: Node, floor: str) -> Iterator[Refusal]:
+def _against(case: StackCase, number: int, node: GpuNode, floor: str) -> Iterator[Refusal]:
     source = source_of(case, node)
     there = node.system.branches[source]
     if number not in there:
@@ -91,7 +95,7 @@ def _against(case: Case, number: int, node: Node, floor: str) -> Iterator[Refusa
         yield Refusal(node.name, f"driver {number} does not fit: {why}", "")
 
 
-def _unfit(case: Case, branch: Branch, node: Node, floor: str) -> Iterator[str]:
+def _unfit(case: StackCase, branch: Branch, node: GpuNode, floor: str) -> Iterator[str]:
     exact = case.request.driver if "." in case.request.driver else ""
     if numbers(exact or branch.newest) < numbers(floor):
         yield f"its CUDA needs {floor} or newer"
@@ -104,3 +108,73 @@ def _unfit(case: Case, branch: Branch, node: Node, floor: str) -> Iterator[str]:
     if modules_of(case, node) == "proprietary" and not branch.proprietary:
         newest = max(number for number, row in case.table.branches.items() if row.proprietary)
         yield f"proprietary kernel modules end with branch {newest}"
+
+
+def with_kept(case: StackCase) -> StackCase:
+    """Return the case with the nodes that keep their driver."""
+    return replace(case, kept=frozenset(node.name for node in case.managed if _keeps(case, node)))
+
+
+def is_ours(case: StackCase, node: GpuNode) -> bool:
+    """Whether its driver is what would be installed there at that branch, so that nothing moves when it is managed."""
+    branch = case.table.branches.get(node.installed_branch)
+    if branch is None:
+        return False
+    source = source_of(case, node)
+    names = [
+        package.name
+        for package in packages.driver(node, source, branch, modules_of(case, node), build_of(case, node))
+        # They follow the kernels that are installed, and one may have come since.
+        if not package.name.startswith("linux-")
+    ]
+    pinned = source != "nvidia" or any(name.startswith(PINNING) for name in node.seen.packages)
+    return pinned and set(names) <= set(node.seen.packages)
+
+
+def is_maintained(case: StackCase, node: GpuNode, branch: Branch) -> bool:
+    """Whether what keeps the driver in order (files, units, modules for new kernels) is ours to do."""
+    if node.name not in case.kept:
+        return node.seen.managed
+    return node.installed_branch == branch.number and is_ours(case, node)
+
+
+def _keeps(case: StackCase, node: GpuNode) -> bool:
+    request = case.request
+    if not node.seen.works or node.seen.replaces or not _fits(request.driver, node):
+        return False
+    return not _asks_whence(case) or is_ours(case, node)
+
+
+def _fits(requested: str, node: GpuNode) -> bool:
+    return not requested or requested in (node.seen.driver, str(node.installed_branch))
+
+
+def _asks_whence(case: StackCase) -> str:
+    """Return the option that says where the driver is to come from, or with which modules; "" for none."""
+    request = case.request
+    options = (("source", request.source), ("modules", request.modules), ("build", request.build))
+    return next((f"gpu_stack_{name} is {value}" for name, value in options if value != "auto"), "")
+
+
+def becomes(case: StackCase, node: GpuNode, branch: Branch, instead: Branch | None) -> str:
+    """Say what happens to a node's driver. branch: of all nodes; instead: what would replace a driver that is kept."""
+    seen = node.seen
+    new = f"{case.request.driver or branch.number} from {source_of(case, node)}"
+    if not seen.managed:
+        return ""
+    if not seen.looked:
+        return f"{new}, unless one that works is there: that is kept while {OPTION} is false"
+    if not seen.driver:
+        return f"it has none, and gets {new}, {REBOOT}"
+    has = f"its {seen.driver}"
+    right = node.installed_branch == branch.number and _fits(case.request.driver, node)
+    if seen.works and right and is_ours(case, node):
+        return f"{has} works and stays; gpu_stack_driver names another one"
+    if node.name in case.kept:
+        by = f"{instead.number} from {source_of(case, node)}" if instead else "what fits the GPUs"
+        return f"{has} works and is kept; with {OPTION}: true it is replaced by {by}, {REBOOT}"
+    if not seen.works:
+        return f"{has} does not run, and {new} is installed, {REBOOT}"
+    driver = "" if _fits(case.request.driver, node) else f"gpu_stack_driver is {case.request.driver}"
+    why = f"{seen.replaces} is true" if seen.replaces else driver or _asks_whence(case)
+    return f"{has} works and is replaced by {new}, {REBOOT}, because {why}"

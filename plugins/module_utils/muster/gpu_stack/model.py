@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Request:
+class StackRequest:
     """What the inventory asks for (roles/gpu_stack/meta/argument_specs.yml). An empty text leaves the choice open."""
 
     torch: str
@@ -26,7 +26,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Seen:
+class StackNodeFacts:
     """What is known of a node. A look fills all of it; before one, the inventory names the GPUs.
 
     gpus: PCI device ids as `10de:2330`. model: as the inventory declares it. gpu_count: how many it declares. system:
@@ -65,7 +65,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Package:
+class StackPackage:
     """A package of a node: its version is exact, a pattern of apt's (`580.159.04-*`), or left to apt when empty."""
 
     name: str
@@ -76,7 +76,7 @@ class Package:
 
 
 @dataclass(frozen=True)
-class Choice:
+class StackChoice:
     """One decision and the one line that says why."""
 
     what: str
@@ -107,21 +107,21 @@ class NodeStack:
     source: str = ""
     modules: str = ""
     build: str = ""
-    pins: tuple[Package, ...] = ()
-    driver: tuple[Package, ...] = ()
-    fabric: tuple[Package, ...] = ()
-    headers: tuple[Package, ...] = ()
-    cuda: tuple[Package, ...] = ()
-    nccl: tuple[Package, ...] = ()
-    containers: tuple[Package, ...] = ()
-    dcgm: tuple[Package, ...] = ()
-    choices: tuple[Choice, ...] = ()
+    pins: tuple[StackPackage, ...] = ()
+    driver: tuple[StackPackage, ...] = ()
+    fabric: tuple[StackPackage, ...] = ()
+    headers: tuple[StackPackage, ...] = ()
+    cuda: tuple[StackPackage, ...] = ()
+    nccl: tuple[StackPackage, ...] = ()
+    containers: tuple[StackPackage, ...] = ()
+    dcgm: tuple[StackPackage, ...] = ()
+    choices: tuple[StackChoice, ...] = ()
     keeps: bool = False
     becomes: str = ""
 
 
 @dataclass(frozen=True)
-class Stack:
+class ResolvedStack:
     """The answer. Either refusals are empty and the rest is whole, or nothing of the rest is to be used."""
 
     torch: str = ""
@@ -131,7 +131,7 @@ class Stack:
     nccl: str = ""
     branch: int = 0
     driver: str = ""
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[StackChoice, ...] = ()
     nodes: Mapping[str, NodeStack] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()

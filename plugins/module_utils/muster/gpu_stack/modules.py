@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .model import Choice, Refusal
+from .model import Refusal, StackChoice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .nodes import Case, Node
+    from .nodes import GpuNode, StackCase
 
 ENROL = {
     "ubuntu": (
@@ -25,35 +25,35 @@ ENROL = {
 }
 
 
-def modules_of(case: Case, node: Node) -> str:
+def modules_of(case: StackCase, node: GpuNode) -> str:
     """Return open or proprietary; where nothing decides, open."""
     if case.request.modules != "auto":
         return case.request.modules
     return "proprietary" if node.only_proprietary else "open"
 
 
-def source_of(case: Case, node: Node) -> str:
+def source_of(case: StackCase, node: GpuNode) -> str:
     """Return the source; all nodes of a distribution have the same one, and with it the same version."""
     if case.request.source != "auto":
         return case.request.source
     return "ubuntu" if node.distribution == "ubuntu" and _who_needs_signed(case) else "nvidia"
 
 
-def build_of(case: Case, node: Node) -> str:
+def build_of(case: StackCase, node: GpuNode) -> str:
     """Return dkms (built on the node) or precompiled (built and signed by Ubuntu)."""
     if case.request.build != "auto":
         return case.request.build
     return "precompiled" if source_of(case, node) == "ubuntu" else "dkms"
 
 
-def _who_needs_signed(case: Case) -> Node | None:
+def _who_needs_signed(case: StackCase) -> GpuNode | None:
     """Return a node that only signed modules help, where such are to be had and dkms is not asked for."""
     if case.request.build == "dkms":
         return None
     return next((node for node in case.managed if node.distribution == "ubuntu" and node.locked), None)
 
 
-def module_refusals(case: Case, node: Node) -> Iterator[Refusal]:
+def module_refusals(case: StackCase, node: GpuNode) -> Iterator[Refusal]:
     """Say what of the request for kernel modules and their source this node cannot have."""
     new, old, requested = node.only_open, node.only_proprietary, case.request.modules
     if new and old:
@@ -79,18 +79,18 @@ def module_refusals(case: Case, node: Node) -> Iterator[Refusal]:
         yield Refusal(node.name, why, ENROL[node.distribution])
 
 
-def module_choices(case: Case, node: Node) -> Iterator[Choice]:
+def module_choices(case: StackCase, node: GpuNode) -> Iterator[StackChoice]:
     """Give the reasons of what was chosen for a node."""
     source, modules, build = source_of(case, node), modules_of(case, node), build_of(case, node)
-    yield Choice("source", source, _why_source(case, node, source))
-    yield Choice("kernel modules", f"{modules}, {build}", _why_modules(case, node))
+    yield StackChoice("source", source, _why_source(case, node, source))
+    yield StackChoice("kernel modules", f"{modules}, {build}", _why_modules(case, node))
     if node.has_fabric:
         switches = node.seen.nvswitches
         found = f"{switches} NVSwitches are on its bus" if switches else "its board has NVSwitches"
-        yield Choice("fabric manager", "same version", f"{found}; CUDA needs it, and it the version of the driver")
+        yield StackChoice("fabric manager", "same version", f"{found}; CUDA needs it, and it the version of the driver")
 
 
-def _why_source(case: Case, node: Node, source: str) -> str:
+def _why_source(case: StackCase, node: GpuNode, source: str) -> str:
     if case.request.source != "auto":
         return "gpu_stack_source asks for it"
     locked = _who_needs_signed(case)
@@ -100,7 +100,7 @@ def _why_source(case: Case, node: Node, source: str) -> str:
     return "it has the branch, and a package that keeps every part of it at one version"
 
 
-def _why_modules(case: Case, node: Node) -> str:
+def _why_modules(case: StackCase, node: GpuNode) -> str:
     if case.request.modules != "auto":
         return "gpu_stack_modules asks for them"
     deciding = node.only_open or node.only_proprietary

@@ -38,7 +38,7 @@ _DEBUGGING_VALUES = {
 
 
 @dataclass(frozen=True)
-class Interface:
+class NcclInterface:
     """An interface. up: whether it runs and has an address, be it only that of the link, which is enough for NCCL."""
 
     name: str
@@ -46,20 +46,20 @@ class Interface:
 
 
 @dataclass(frozen=True)
-class Seen:
+class NcclNodeFacts:
     """The node. training: the interface that a launch has NCCL use; empty where nobody knows it.
 
     halves: whether each of its cables is two adapters (nccl_ib.OF_HALVES).
     """
 
-    interfaces: tuple[Interface, ...] = ()
+    interfaces: tuple[NcclInterface, ...] = ()
     training: str = ""
     ports: tuple[nccl_ib.RdmaPort, ...] = ()
     halves: bool = False
 
 
 @dataclass(frozen=True)
-class Wanted:
+class NcclConfLines:
     """Our lines, why each, and what was not decided."""
 
     lines: Mapping[str, str]
@@ -68,7 +68,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Rewrite:
+class NcclConfRewrite:
     """The new text, empty for no file at all; what differs, and what of the foreign lines is worth knowing."""
 
     text: str
@@ -101,15 +101,17 @@ def is_debugging(name: str, value: str) -> bool:
     return bool(_DEBUGGING.fullmatch(name)) or value.strip().upper() in _DEBUGGING_VALUES.get(name, ())
 
 
-def wanted(request: str | Mapping[str, object], seen: Seen, options: nccl_ib.Options = UNASKED) -> Wanted:
+def wanted(
+    request: str | Mapping[str, object], seen: NcclNodeFacts, options: nccl_ib.Options = UNASKED
+) -> NcclConfLines:
     """Return what belongs into our block: nothing on a node where NCCL cannot choose wrongly."""
     if request == "off":
-        return Wanted({})
+        return NcclConfLines({})
     of_fabric = nccl_ib.choose(options, seen.ports, automatic=isinstance(request, str), halves=seen.halves)
     if not isinstance(request, str):
         # What it gives goes before what the fabric says.
         lines = {**of_fabric.lines, **{name: str(value) for name, value in request.items()}}
-        return Wanted(lines, ("nccl_conf says so", *of_fabric.reasons), of_fabric.undecided)
+        return NcclConfLines(lines, ("nccl_conf says so", *of_fabric.reasons), of_fabric.undecided)
     lines = {}
     reasons = []
     up = [each.name for each in seen.interfaces if each.up]
@@ -118,7 +120,7 @@ def wanted(request: str | Mapping[str, object], seen: Seen, options: nccl_ib.Opt
         # "=" asks for exactly this name: without it, NCCL takes every interface whose name begins so.
         lines[IFNAME] = f"={seen.training}"
         reasons.append(f"{seen.training} carries the training, and NCCL by itself takes {', '.join(taken)}")
-    return Wanted({**lines, **of_fabric.lines}, (*reasons, *of_fabric.reasons), of_fabric.undecided)
+    return NcclConfLines({**lines, **of_fabric.lines}, (*reasons, *of_fabric.reasons), of_fabric.undecided)
 
 
 def taken_unasked(up: Sequence[str]) -> list[str]:
@@ -130,7 +132,7 @@ def taken_unasked(up: Sequence[str]) -> list[str]:
     return infiniband or [name for name in up if not name.startswith(("docker", "lo"))]
 
 
-def rewrite(text: str | None, want: Wanted, training: str = "") -> Rewrite:
+def rewrite(text: str | None, want: NcclConfLines, training: str = "") -> NcclConfRewrite:
     """Return the file as it should be: foreign lines byte for byte, and our block below them, where it has lines.
 
     A variable that a foreign line sets is theirs: of two lines NCCL goes by the first. A file that is not there, or
@@ -158,7 +160,7 @@ def rewrite(text: str | None, want: Wanted, training: str = "") -> Rewrite:
         differences.append(f"our block in {PATH} still has {', '.join(extra)}")
     if not differences and new != (text or ""):
         differences.append(f"our block in {PATH} is not as it was written")
-    return Rewrite(new, tuple(differences), tuple(_notes(foreign, theirs, want, training)))
+    return NcclConfRewrite(new, tuple(differences), tuple(_notes(foreign, theirs, want, training)))
 
 
 def _divide(text: str) -> tuple[list[str], list[str]]:
@@ -179,7 +181,7 @@ def _divide(text: str) -> tuple[list[str], list[str]]:
     return foreign, block
 
 
-def _notes(foreign: list[str], theirs: Mapping[str, str], want: Wanted, training: str) -> Iterator[str]:
+def _notes(foreign: list[str], theirs: Mapping[str, str], want: NcclConfLines, training: str) -> Iterator[str]:
     for number, line in enumerate(foreign, 1):
         name, sign, _ = line.partition("=")
         if line.startswith("#") or not line.strip():

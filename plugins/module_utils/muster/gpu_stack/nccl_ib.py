@@ -69,7 +69,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class FabricOptions:
     """Lines for NCCL, why each, and what was not decided."""
 
     lines: Mapping[str, str]
@@ -138,7 +138,7 @@ def problems(options: Options, ports: Sequence[RdmaPort]) -> Iterator[str]:
         )
 
 
-def choose(options: Options, ports: Sequence[RdmaPort], *, automatic: bool, halves: bool) -> Chosen:
+def choose(options: Options, ports: Sequence[RdmaPort], *, automatic: bool, halves: bool) -> FabricOptions:
     """Return the lines. automatic: whether adapters are chosen that no option names. halves: see OF_HALVES."""
     lines: dict[str, str] = {}
     reasons: list[str] = []
@@ -161,7 +161,7 @@ def choose(options: Options, ports: Sequence[RdmaPort], *, automatic: bool, halv
     if place is not None:
         lines[PKEY] = str(place)
         reasons.append(why)
-    return Chosen(lines, tuple(reasons), tuple(undecided))
+    return FabricOptions(lines, tuple(reasons), tuple(undecided))
 
 
 def _used(options: Options, ports: Sequence[RdmaPort]) -> list[RdmaPort]:

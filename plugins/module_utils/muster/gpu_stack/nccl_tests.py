@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 PROGRAM = "all_reduce_perf"
 
 
-class RequestError(ValueError):
+class NcclTestsRequestError(ValueError):
     """What stands against the request, and what to write instead."""
 
 
 @dataclass(frozen=True)
-class Build:
+class NcclTestsBuild:
     """cuda: the toolkit's version. name: of the folder."""
 
     cuda: str
@@ -51,17 +51,21 @@ def request_problems(
         yield f"nccl_tests_sha256 is {sha256!r}", "Write the 64 digits that sha256sum prints of nccl_tests_source"
 
 
-def build_of(version: str, sha256: str, toolkits: Sequence[str], default: str, packages: Mapping[str, str]) -> Build:
+def build_of(
+    version: str, sha256: str, toolkits: Sequence[str], default: str, packages: Mapping[str, str]
+) -> NcclTestsBuild:
     """Choose the toolkit: the default, or else the newest, of the CUDA major version that NCCL is built for."""
     nccl = packages.get("libnccl2", "")
     built_for = re.search(r"\+cuda(\d+)", nccl)
     if not nccl or not built_for:
-        raise RequestError("the stack gives it no NCCL of the system, which nccl-tests need: set nccl_install to true")
+        raise NcclTestsRequestError(
+            "the stack gives it no NCCL of the system, which nccl-tests need: set nccl_install to true"
+        )
     fitting = [toolkit for toolkit in toolkits if toolkit.partition(".")[0] == built_for[1]]
     if not fitting:
-        raise RequestError(
+        raise NcclTestsRequestError(
             f"its NCCL {nccl} is built for CUDA {built_for[1]}, and of cuda_toolkit_versions "
             f"({', '.join(toolkits) or 'empty'}) none is: add one of CUDA {built_for[1]}"
         )
     cuda = default if default in fitting else newest(fitting)
-    return Build(cuda, f"{version}_cuda{cuda}_nccl{nccl.partition('-')[0]}_{sha256[:8].lower()}")
+    return NcclTestsBuild(cuda, f"{version}_cuda{cuda}_nccl{nccl.partition('-')[0]}_{sha256[:8].lower()}")

@@ -10,15 +10,15 @@ from .model import Refusal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .model import Request, Seen
-    from .table import Chip, System, Table
+    from .model import StackNodeFacts, StackRequest
+    from .table import Chip, System, VersionsTable
 
 
 @dataclass(frozen=True)
-class Node:
+class GpuNode:
     """A node with GPUs: what is known of it, and the rows that belong to it."""
 
-    seen: Seen
+    seen: StackNodeFacts
     system: System
     chips: tuple[Chip, ...]
 
@@ -66,26 +66,28 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Case:
+class StackCase:
     """What every decision is made from. month: this one, as 2026-11. kept: the nodes that keep a driver that works."""
 
-    table: Table
-    request: Request
-    nodes: tuple[Node, ...]
+    table: VersionsTable
+    request: StackRequest
+    nodes: tuple[GpuNode, ...]
     month: str
     kept: frozenset[str] = frozenset()
 
     @property
-    def managed(self) -> tuple[Node, ...]:
+    def managed(self) -> tuple[GpuNode, ...]:
         return tuple(node for node in self.nodes if node.seen.managed)
 
     @property
-    def given(self) -> tuple[Node, ...]:
+    def given(self) -> tuple[GpuNode, ...]:
         """The nodes that are given a driver, whatever they have."""
         return tuple(node for node in self.managed if node.name not in self.kept)
 
 
-def nodes_with_gpus(table: Table, everybody: Sequence[Seen]) -> tuple[tuple[Node, ...], list[Refusal]]:
+def nodes_with_gpus(
+    table: VersionsTable, everybody: Sequence[StackNodeFacts]
+) -> tuple[tuple[GpuNode, ...], list[Refusal]]:
     """Return the nodes with GPUs, and what has to be said of those that no row fits."""
     nodes, refusals = [], []
     for seen in everybody:
@@ -101,11 +103,11 @@ def nodes_with_gpus(table: Table, everybody: Sequence[Seen]) -> tuple[tuple[Node
             continue
         chips, unknown = _chips(table, seen)
         refusals += unknown
-        nodes.append(Node(seen, system, chips))
+        nodes.append(GpuNode(seen, system, chips))
     return tuple(nodes), refusals
 
 
-def _chips(table: Table, seen: Seen) -> tuple[tuple[Chip, ...], list[Refusal]]:
+def _chips(table: VersionsTable, seen: StackNodeFacts) -> tuple[tuple[Chip, ...], list[Refusal]]:
     """Return the kinds of GPU of a node: what is on the bus, and the declared model where that is not known."""
     declared = table.chip_of_model(seen.model) if seen.model else None
     if not seen.gpus:

@@ -1,15 +1,19 @@
-"""What the packages are called, by source. The names have a cliff: after 580 NVIDIA's carry no branch any more."""
+"""Package names by source, and the repositories that a node needs for them. After 580 NVIDIA's names have no branch."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict
+from urllib.parse import urljoin
 
-from .model import Package
+from .model import StackPackage
 from .table import numbers
 
 if TYPE_CHECKING:
-    from .nodes import Node
-    from .table import Branch, Table
+    from collections.abc import Collection, Mapping
+
+    from .model import NodeStack
+    from .nodes import GpuNode
+    from .table import Branch, VersionsTable
 
 CONTAINERS = (
     "nvidia-container-toolkit",
@@ -17,35 +21,45 @@ CONTAINERS = (
     "libnvidia-container-tools",
     "libnvidia-container1",
 )
+# Not of the stack that is resolved, and before all of it: modules of the driver are built against DOCA's.
+RDMA = "rdma"
+# The parts of a stack in the order in which they are brought: each has a role of its name. Which packages are whose.
+PARTS = {
+    "nvidia_driver": "driver",
+    "cuda_toolkit": "cuda",
+    "nccl": "nccl",
+    "container_toolkit": "containers",
+    "dcgm": "dcgm",
+}
 
 
-def pins(source: str, branch: Branch, exact: str) -> tuple[Package, ...]:
+def pins(source: str, branch: Branch, exact: str) -> tuple[StackPackage, ...]:
     """Return what NVIDIA's repository needs beside a driver: without it, parts of one branch come from the newest."""
-    return (Package(f"nvidia-driver-pinning-{exact or branch.number}"),) if source == "nvidia" else ()
+    return (StackPackage(f"nvidia-driver-pinning-{exact or branch.number}"),) if source == "nvidia" else ()
 
 
-def driver(node: Node, source: str, branch: Branch, modules: str, build: str) -> tuple[Package, ...]:
+def driver(node: GpuNode, source: str, branch: Branch, modules: str, build: str) -> tuple[StackPackage, ...]:
     """Return the packages of the driver itself; nvidia-smi is among what they bring."""
     if source == "nvidia":
         name = "nvidia-open" if modules == "open" else "cuda-drivers"
         # Debian's side of NVIDIA's repository never had the branch in these names.
         suffix = f"-{branch.number}" if branch.suffixed and node.distribution == "ubuntu" else ""
         # From 590 on it is only recommended, and a server may be set up to install no such packages.
-        return (Package(name + suffix), Package("nvidia-persistenced"))
+        return (StackPackage(name + suffix), StackPackage("nvidia-persistenced"))
     if source == "debian":
         kernel = "nvidia-open-kernel-dkms" if modules == "open" else "nvidia-kernel-dkms"
-        return tuple(map(Package, (kernel, "libcuda1", "nvidia-smi", "nvidia-persistenced")))
+        return tuple(map(StackPackage, (kernel, "libcuda1", "nvidia-smi", "nvidia-persistenced")))
     flavour = f"{branch.number}-server" + ("-open" if modules == "open" else "")
-    utils = Package(f"nvidia-utils-{branch.number}-server")
+    utils = StackPackage(f"nvidia-utils-{branch.number}-server")
     if build == "dkms":
         # By name: the modules of every kernel flavour provide it as well, and where dkms cannot be had apt takes one of
         # those with its kernel, that of another cloud for one (seen with apt 2.7 on Ubuntu 24.04).
-        return (Package(f"nvidia-headless-{flavour}"), Package(f"nvidia-dkms-{flavour}"), utils)
-    kernels = [Package(f"linux-modules-nvidia-{flavour}-{kernel}") for kernel in kernel_flavours(node)]
-    return (*kernels, Package(f"nvidia-headless-no-dkms-{flavour}"), utils)
+        return (StackPackage(f"nvidia-headless-{flavour}"), StackPackage(f"nvidia-dkms-{flavour}"), utils)
+    kernels = [StackPackage(f"linux-modules-nvidia-{flavour}-{kernel}") for kernel in kernel_flavours(node)]
+    return (*kernels, StackPackage(f"nvidia-headless-no-dkms-{flavour}"), utils)
 
 
-def fabric(node: Node, source: str, branch: Branch) -> tuple[Package, ...]:
+def fabric(node: GpuNode, source: str, branch: Branch) -> tuple[StackPackage, ...]:
     """Return what runs NVSwitches, on a node that has them; it has to be exactly of the driver's version."""
     if not node.has_fabric:
         return ()
@@ -53,25 +67,25 @@ def fabric(node: Node, source: str, branch: Branch) -> tuple[Package, ...]:
     names = [f"nvidia-fabricmanager{suffix}", f"libnvidia-nscq{suffix}"]
     if any(chip.nvlink5 for chip in node.chips):
         names += [f"libnvsdm{suffix}", "nvlsm", "infiniband-diags"]
-    return tuple(map(Package, names))
+    return tuple(map(StackPackage, names))
 
 
-def kernel_flavours(node: Node) -> tuple[str, ...]:
+def kernel_flavours(node: GpuNode) -> tuple[str, ...]:
     plain = "generic" if node.distribution == "ubuntu" else ("arm64" if node.seen.machine == "aarch64" else "amd64")
     return node.seen.kernels or (plain,)
 
 
-def headers(node: Node, build: str) -> tuple[Package, ...]:
+def headers(node: GpuNode, build: str) -> tuple[StackPackage, ...]:
     """Return the packages that bring headers for every kernel that is installed, and for those that will be."""
-    return tuple(Package(f"linux-headers-{kernel}") for kernel in kernel_flavours(node)) if build == "dkms" else ()
+    return tuple(StackPackage(f"linux-headers-{kernel}") for kernel in kernel_flavours(node)) if build == "dkms" else ()
 
 
-def cuda_toolkits(versions: tuple[str, ...]) -> tuple[Package, ...]:
+def cuda_toolkits(versions: tuple[str, ...]) -> tuple[StackPackage, ...]:
     """Return the toolkits alone: cuda and cuda-13-0 would bring a driver of their own choosing."""
-    return tuple(Package(f"cuda-toolkit-{version.replace('.', '-')}") for version in versions)
+    return tuple(StackPackage(f"cuda-toolkit-{version.replace('.', '-')}") for version in versions)
 
 
-def nccl(table: Table, wanted: str, cuda: str) -> tuple[Package, ...]:
+def nccl(table: VersionsTable, wanted: str, cuda: str) -> tuple[StackPackage, ...]:
     """Return the system's NCCL for nccl-tests: of the same CUDA major version, and as near to PyTorch's as there is."""
     major = cuda.partition(".")[0]
     there = [
@@ -87,17 +101,75 @@ def nccl(table: Table, wanted: str, cuda: str) -> tuple[Package, ...]:
         return tuple(abs(a - b) for a, b in zip(numbers(entry[0].partition("-")[0]), (*target, 0, 0, 0), strict=False))
 
     version, build = min(fitting, key=distance)
-    return tuple(Package(name, f"{version}+cuda{build}") for name in ("libnccl2", "libnccl-dev"))
+    return tuple(StackPackage(name, f"{version}+cuda{build}") for name in ("libnccl2", "libnccl-dev"))
 
 
-def containers(table: Table) -> tuple[Package, ...]:
-    return tuple(Package(name, table.container_toolkit) for name in CONTAINERS)
+def containers(table: VersionsTable) -> tuple[StackPackage, ...]:
+    return tuple(StackPackage(name, table.container_toolkit) for name in CONTAINERS)
 
 
-def dcgm(table: Table, node: Node, branch: int) -> tuple[Package, ...]:
+def dcgm(table: VersionsTable, node: GpuNode, branch: int) -> tuple[StackPackage, ...]:
     """Return DCGM for the newest CUDA that the driver runs; Volta and older need the one for CUDA 12 as well."""
     majors = [13] if branch >= numbers(table.floors["13"])[0] else [12]
     if node.only_proprietary and 12 not in majors:
         majors.append(12)
     parts = [f"datacenter-gpu-manager-4-cuda{major}" for major in majors]
-    return tuple(Package(name, table.dcgm) for name in ("datacenter-gpu-manager-4-core", *parts))
+    return tuple(StackPackage(name, table.dcgm) for name in ("datacenter-gpu-manager-4-core", *parts))
+
+
+def parts_of(node: NodeStack, modes: Mapping[str, str], *, has_gpus: bool, rdma: bool) -> list[str]:
+    """Return the roles that have something to do, or to judge, on a node.
+
+    modes: manage, verify or off of each role, under the names of the options. rdma: whether that role is due there.
+    """
+    requested = [part for part, packages in PARTS.items() if getattr(node, packages) or part == "nvidia_driver"]
+    parts = [part for part in requested if has_gpus and modes[f"{part}_mode"] != "off"]
+    return [RDMA, *parts] if has_gpus and rdma else parts
+
+
+def needed(node: NodeStack, managed: Collection[str]) -> list[str]:
+    """Return the names of the repositories. managed: the parts that may be installed there."""
+    names = []
+    if ("nvidia_driver" in managed and node.source == "nvidia") or {"cuda_toolkit", "nccl", "dcgm"} & set(managed):
+        names.append("nvidia")
+    if "container_toolkit" in managed:
+        names.append("container_toolkit")
+    if "nvidia_driver" in managed and node.source in ("debian", "ubuntu"):
+        names.append(node.source)
+    return names
+
+
+def doca(uri: str, key: str) -> StackRepository:
+    """Return NVIDIA's repository for DOCA. key: the text of its key, which somebody has compared."""
+    return {"name": "doca", "uri": uri if uri.endswith("/") else f"{uri}/", "key": key}
+
+
+class StackRepository(TypedDict, total=False):
+    """A repository as the module apt_repositories takes it, which documents each."""
+
+    name: str
+    of_archive: list[str]
+    uri: str
+    label: str
+    priority: int
+    key: str
+    key_urls: list[str]
+    fingerprints: list[str]
+
+
+def repository(name: str, row: Mapping[str, Any], *, uri: str, upstream: str, key: str) -> StackRepository:
+    """row: its entry in roles/gpu_stack/files/repositories.yml. uri: where it is. upstream: where NVIDIA has it, whose
+    key a mirror may lack. key: the text of a key that is to be trusted instead of NVIDIA's, or "".
+    """
+    if "of_archive" in row:
+        return {"name": name, "of_archive": row["of_archive"]}
+    wanted: StackRepository = {
+        "name": name,
+        "uri": uri,
+        "label": row.get("label", ""),
+        "priority": row.get("priority", 0),
+    }
+    if key:
+        return {**wanted, "key": key}
+    places = dict.fromkeys(urljoin(base, path) for base in (uri, upstream) for path in row["keys"])
+    return {**wanted, "key_urls": list(places), "fingerprints": list(row["keys"].values())}

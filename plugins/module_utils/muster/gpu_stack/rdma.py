@@ -19,7 +19,7 @@ DISTRIBUTION, DOCA = "distribution", "doca"
 
 
 @dataclass(frozen=True)
-class Table:
+class RdmaTable:
     """What is called what (roles/rdma/vars/main.yml). of_driver: the module that makes an adapter an RDMA device."""
 
     packages: tuple[str, ...]
@@ -30,7 +30,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Request:
+class RdmaRequest:
     """What the inventory asks for (roles/rdma/meta/argument_specs.yml)."""
 
     mode: str = "manage"
@@ -38,7 +38,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Seen:
+class RdmaNodeFacts:
     """The node. rdma: its facts (muster/inspect/rdma.py); None where nobody looked. has_gpus: to train on."""
 
     node: str
@@ -49,7 +49,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Part:
+class RdmaPart:
     """source: distribution, doca, kept (what is there stays), or nothing. load: those of its modules to be loaded."""
 
     source: str = ""
@@ -82,15 +82,15 @@ def request_problems(userspace: str, url: str, key: str) -> Iterator[tuple[str, 
         yield f"rdma_doca_url is {url!r}, which is no address", "Write it as https://HOST/PATH"
 
 
-def decide(table: Table, request: Request, seen: Seen) -> Part:
+def decide(table: RdmaTable, request: RdmaRequest, seen: RdmaNodeFacts) -> RdmaPart:
     """Return what the node is given; nothing where there is no adapter, or nobody on the node who could use one."""
     rdma = seen.rdma
     if not rdma or not (rdma["adapters"] or rdma["ports"]):
-        return Part(why="it has no RDMA adapter")
+        return RdmaPart(why="it has no RDMA adapter")
     if not seen.has_gpus:
-        return Part(why="NCCL alone uses it, and the node has no GPUs")
+        return RdmaPart(why="NCCL alone uses it, and the node has no GPUs")
     if request.mode == "off":
-        return Part(why='rdma_mode is "off"')
+        return RdmaPart(why='rdma_mode is "off"')
     if rdma["stack"]:
         return _beside(request, seen, rdma["stack"])
     # A container has its host's kernel, and can load nothing into it.
@@ -98,16 +98,16 @@ def decide(table: Table, request: Request, seen: Seen) -> Part:
     missing = [name for name in modules if name not in (*rdma["known"], *rdma["loaded"])]
     load = tuple(name for name in modules if name not in rdma["loaded"])
     if request.userspace == DOCA:
-        return Part(DOCA, table.doca, modules, load, why="rdma_userspace asks for it")
+        return RdmaPart(DOCA, table.doca, modules, load, why="rdma_userspace asks for it")
     extra: tuple[str, ...] = ()
     if missing and seen.distribution != "ubuntu":
         fix = "Boot the distribution's standard kernel: those for clouds are built without it"
         why = f"its kernel {rdma['kernel']} has no module {few(missing)}, without which its RDMA adapter cannot be used"
-        return Part(why=why, refusals=(Refusal(seen.node, why, fix),))
+        return RdmaPart(why=why, refusals=(Refusal(seen.node, why, fix),))
     if missing:
         # Ubuntu's kernels for clouds and virtual machines leave what few need to a package of its own.
         extra = (f"linux-modules-extra-{rdma['kernel']}",)
-    return Part(
+    return RdmaPart(
         DISTRIBUTION,
         (*table.packages, *extra),
         modules,
@@ -116,7 +116,7 @@ def decide(table: Table, request: Request, seen: Seen) -> Part:
     )
 
 
-def _beside(request: Request, seen: Seen, stack: str) -> Part:
+def _beside(request: RdmaRequest, seen: RdmaNodeFacts, stack: str) -> RdmaPart:
     """Decide beside a stack of NVIDIA's that is there: its libraries and modules fit each other, and no others."""
     is_doca = stack.startswith("DOCA")
     fix = ""
@@ -127,11 +127,11 @@ def _beside(request: Request, seen: Seen, stack: str) -> Part:
         fix = "Set rdma_userspace to auto to keep it, or take it away first: sudo /usr/sbin/ofed_uninstall.sh --force"
     if fix:
         why = f"it has {stack}, and rdma_userspace is {request.userspace}: the two cannot be mixed"
-        return Part(why=why, refusals=(Refusal(seen.node, why, fix),))
-    return Part("kept", why=f"{stack} is there, and stays as it is")
+        return RdmaPart(why=why, refusals=(Refusal(seen.node, why, fix),))
+    return RdmaPart("kept", why=f"{stack} is there, and stays as it is")
 
 
-def wanted_modules(table: Table, rdma: Mapping[str, Any]) -> tuple[str, ...]:
+def wanted_modules(table: RdmaTable, rdma: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the kernel modules, in the order in which one needs the other."""
     drivers = dict.fromkeys(adapter["driver"] for adapter in rdma["adapters"])
     of_adapters = [table.of_driver[driver] for driver in drivers if driver in table.of_driver]
@@ -141,7 +141,7 @@ def wanted_modules(table: Table, rdma: Mapping[str, Any]) -> tuple[str, ...]:
     return (*of_adapters, *table.modules, *(table.of_infiniband if infiniband else ()))
 
 
-def describe(part: Part, rdma: Mapping[str, Any]) -> str:
+def describe(part: RdmaPart, rdma: Mapping[str, Any]) -> str:
     """Say in one line what a node has, and what the step is going to do about it."""
     if not (rdma["adapters"] or rdma["ports"]):
         return ""

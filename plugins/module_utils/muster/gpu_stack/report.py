@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..verdict.words import few
-from .model import Choice, Refusal
+from .model import Refusal, StackChoice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from .model import NodeStack, Package, Stack
+    from .model import NodeStack, ResolvedStack, StackPackage
 
 PARTS = (
     ("cuda", "CUDA toolkits"),
@@ -20,7 +20,7 @@ PARTS = (
 )
 
 
-def report(stack: Stack) -> str:
+def report(stack: ResolvedStack) -> str:
     """Return the lines for a terminal; refusals alone where there are some."""
     if stack.refusals:
         reasons = list(_together(stack.refusals))
@@ -28,7 +28,7 @@ def report(stack: Stack) -> str:
         return "\n".join([f"This GPU stack cannot be had{count}:", *(f"- {why}" for why in reasons), *_warnings(stack)])
     lines = list(_aligned(stack.choices))
     for names, node in _alike(stack):
-        said = [Choice("driver", "", node.becomes)] if node.becomes else []
+        said = [StackChoice("driver", "", node.becomes)] if node.becomes else []
         lines += ["", few(names), *_aligned([*said, *node.choices]), *_packages(node)]
     return "\n".join([*lines, *_warnings(stack)])
 
@@ -42,24 +42,24 @@ def _together(refusals: Sequence[Refusal]) -> Iterator[Refusal]:
         yield Refusal(few(names), why, fix)
 
 
-def _warnings(stack: Stack) -> list[str]:
+def _warnings(stack: ResolvedStack) -> list[str]:
     return [f"warn  {warning}" for warning in stack.warnings]
 
 
-def _alike(stack: Stack) -> list[tuple[list[str], NodeStack]]:
+def _alike(stack: ResolvedStack) -> list[tuple[list[str], NodeStack]]:
     groups: dict[str, tuple[list[str], NodeStack]] = {}
     for name, node in stack.nodes.items():
         groups.setdefault(repr(node).replace(repr(name), ""), ([], node))[0].append(name)
     return list(groups.values())
 
 
-def _aligned(choices: Sequence[Choice]) -> Iterator[str]:
+def _aligned(choices: Sequence[StackChoice]) -> Iterator[str]:
     for choice in choices:
         value = f"{choice.value:<17} " if choice.value else ""
         yield f"  {choice.what:<15} {value}{choice.why}"
 
 
-def drivers(stack: Stack) -> str:
+def drivers(stack: ResolvedStack) -> str:
     """Return one line for every driver that stays or comes: what a person wants to know before anything is done."""
     nodes: dict[str, list[str]] = {}
     for name, node in stack.nodes.items():
@@ -78,5 +78,5 @@ def _packages(node: NodeStack) -> Iterator[str]:
             yield f"  {title:<15} {_listed(packages)}"
 
 
-def _listed(packages: Sequence[Package]) -> str:
+def _listed(packages: Sequence[StackPackage]) -> str:
     return " ".join(map(str, packages))

@@ -3,37 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from typing import TYPE_CHECKING
 
 from ..pytorch.pip import PYTORCH_WHEELS
 from ..verdict.commands import tool
-from . import packages, reasons
-from .driver import REPLACE
-from .kept import becomes, is_maintained, with_kept
-from .model import Choice, NodeStack, Refusal, Stack
+from ..verdict.words import few
+from . import packages
+from .driver import REPLACE, becomes, ended, is_maintained, with_kept
+from .model import NodeStack, Refusal, ResolvedStack, StackChoice
 from .modules import build_of, module_choices, module_refusals, modules_of, source_of
-from .nodes import Case, nodes_with_gpus
+from .nodes import StackCase, nodes_with_gpus
 from .table import numbers
-from .torch_build import UNASKED, choose_build, nearest
+from .torch_build import UNASKED, Candidate, choose_build, consider, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import date
 
-    from .model import Request, Seen
-    from .nodes import Node
-    from .table import Branch, Release, Table
+    from .model import StackNodeFacts, StackRequest
+    from .nodes import GpuNode
+    from .table import Branch, Release, VersionsTable
 
-UNTOUCHED = Choice("GPU stack", "none", "the node has no GPUs, and is left untouched")
-UNUSED = Choice("GPU stack", "none", "PyTorch for the CPU uses no GPU: what is there is left as it is")
+UNTOUCHED = StackChoice("GPU stack", "none", "the node has no GPUs, and is left untouched")
+UNUSED = StackChoice("GPU stack", "none", "PyTorch for the CPU uses no GPU: what is there is left as it is")
 HOPELESS = "No release that is known here fits: leave the node out, or give it other GPUs"
+# PyTorch comes out every two months: a table that is older than two of those misses releases.
+STALE_DAYS = 120
 
 
-def resolve(table: Table, request: Request, everybody: Sequence[Seen], today: date) -> Stack:
+def resolve(
+    table: VersionsTable, request: StackRequest, everybody: Sequence[StackNodeFacts], today: date
+) -> ResolvedStack:
     """Return the stack of these nodes. Nodes without GPUs get nothing but PyTorch's build for the CPU."""
-    warnings = list(reasons.stale(table, today))
+    warnings = list(stale(table, today))
     nodes, refusals = nodes_with_gpus(table, everybody)
-    case = with_kept(Case(table, request, nodes, today.isoformat()[:7]))
+    case = with_kept(StackCase(table, request, nodes, today.isoformat()[:7]))
     if request.variant == "cpu" or (not nodes and not refusals):
         return replace(_without_gpus(request, everybody), warnings=tuple(warnings))
     for node in case.given:
@@ -51,12 +55,12 @@ def resolve(table: Table, request: Request, everybody: Sequence[Seen], today: da
         fix = f"Set cluster_torch_version to {min(table.releases, key=numbers)} or newer"
         refusals.append(Refusal("", f"nothing is known here of PyTorch {request.torch}", fix))
     if refusals or release is None:
-        return Stack(refusals=tuple(refusals), warnings=tuple(warnings))
+        return ResolvedStack(refusals=tuple(refusals), warnings=tuple(warnings))
     stack = _fit(case, replace(release, version=request.torch), everybody)
     return replace(stack, warnings=(*warnings, *stack.warnings))
 
 
-def _unknown_toolkits(table: Table, request: Request) -> Iterator[Refusal]:
+def _unknown_toolkits(table: VersionsTable, request: StackRequest) -> Iterator[Refusal]:
     known = table.cuda_toolkits
     fix = f"Correct cuda_toolkit_versions: there are {', '.join(known)}"
     for version in request.cuda_toolkits:
@@ -64,30 +68,32 @@ def _unknown_toolkits(table: Table, request: Request) -> Iterator[Refusal]:
             yield Refusal("", f"there is no CUDA toolkit {version}", fix)
 
 
-def _without_gpus(request: Request, everybody: Sequence[Seen]) -> Stack:
+def _without_gpus(request: StackRequest, everybody: Sequence[StackNodeFacts]) -> ResolvedStack:
     if request.variant not in (*UNASKED, "cpu"):
         fix = "Set it to auto, or set cluster_gpus on the nodes that have some"
-        return Stack(refusals=(Refusal("", f"pytorch_variant is {request.variant}, and no node has GPUs", fix),))
+        return ResolvedStack(
+            refusals=(Refusal("", f"pytorch_variant is {request.variant}, and no node has GPUs", fix),)
+        )
     why = "pytorch_variant asks for it" if request.variant == "cpu" else "no node has GPUs"
-    return Stack(
+    return ResolvedStack(
         torch=request.torch,
         variant="cpu",
         index=f"{PYTORCH_WHEELS}/cpu",
-        choices=(Choice("PyTorch", f"{request.torch}+cpu", why),),
+        choices=(StackChoice("PyTorch", f"{request.torch}+cpu", why),),
         nodes={
             seen.node: NodeStack(seen.node, choices=(UNUSED if seen.has_gpus else UNTOUCHED,)) for seen in everybody
         },
     )
 
 
-def _fit(case: Case, release: Release, everybody: Sequence[Seen]) -> Stack:
+def _fit(case: StackCase, release: Release, everybody: Sequence[StackNodeFacts]) -> ResolvedStack:
     found = choose_build(case, release)
     if found.refusals or found.branch is None:
         near = nearest(case, release)
         refusals = dict.fromkeys(found.refusals)
-        return Stack(refusals=tuple(replace(one, fix=_ways_out(case, release, one, near)) for one in refusals))
+        return ResolvedStack(refusals=tuple(replace(one, fix=_ways_out(case, release, one, near)) for one in refusals))
     nccl, _ = release.variants[found.variant]
-    stack = Stack(
+    stack = ResolvedStack(
         torch=release.version,
         variant=found.variant,
         index="" if found.variant == release.default else f"{PYTORCH_WHEELS}/{found.variant}",
@@ -95,8 +101,8 @@ def _fit(case: Case, release: Release, everybody: Sequence[Seen]) -> Stack:
         nccl=nccl,
         branch=found.branch.number,
         driver=case.request.driver if "." in case.request.driver else "",
-        choices=tuple(reasons.choices(case, found, found.branch)),
-        warnings=tuple(reasons.warnings(case, found, found.branch)),
+        choices=tuple(choices(case, found, found.branch)),
+        warnings=tuple(warnings(case, found, found.branch)),
     )
     instead = choose_build(replace(case, kept=frozenset()), release).branch if case.kept else None
     of_nodes = {
@@ -109,7 +115,7 @@ def _fit(case: Case, release: Release, everybody: Sequence[Seen]) -> Stack:
     return replace(stack, nodes={**untouched, **of_nodes})
 
 
-def _ways_out(case: Case, release: Release, refusal: Refusal, near: str) -> str:
+def _ways_out(case: StackCase, release: Release, refusal: Refusal, near: str) -> str:
     if refusal.fix != REPLACE:
         return near or refusal.fix or HOPELESS
     if choose_build(replace(case, kept=frozenset()), release).refusals:
@@ -117,7 +123,7 @@ def _ways_out(case: Case, release: Release, refusal: Refusal, near: str) -> str:
     return f"{REPLACE}, or {near[0].lower()}{near[1:]}" if near else REPLACE
 
 
-def _node_stack(case: Case, node: Node, stack: Stack, branch: Branch) -> NodeStack:
+def _node_stack(case: StackCase, node: GpuNode, stack: ResolvedStack, branch: Branch) -> NodeStack:
     table, request = case.table, case.request
     number = branch.number if is_maintained(case, node, branch) else node.installed_branch
     beside = NodeStack(
@@ -129,7 +135,7 @@ def _node_stack(case: Case, node: Node, stack: Stack, branch: Branch) -> NodeSta
     )
     if not node.seen.managed:
         why = "it is its host's" if node.seen.container else "nvidia_driver_mode is not manage"
-        judged = Choice("driver", node.seen.driver, f"{why}: it is judged, and left as it is")
+        judged = StackChoice("driver", node.seen.driver, f"{why}: it is judged, and left as it is")
         return replace(beside, choices=(judged,))
     if not is_maintained(case, node, branch):
         return replace(beside, keeps=True)
@@ -145,3 +151,72 @@ def _node_stack(case: Case, node: Node, stack: Stack, branch: Branch) -> NodeSta
         headers=packages.headers(node, build),
         choices=tuple(module_choices(case, node)),
     )
+
+
+def choices(case: StackCase, found: Candidate, branch: Branch) -> Iterator[StackChoice]:
+    release, variant = found.release, found.variant
+    yield StackChoice("PyTorch", f"{release.version}+{variant}", _why_variant(case, found))
+    nccl, cudnn = release.variants[variant]
+    if nccl:
+        yield StackChoice("NCCL", nccl, "comes with that build, and is the one that a training loads")
+    if cudnn:
+        yield StackChoice("cuDNN", cudnn, "comes with that build")
+    if case.given:
+        floor = case.table.floors[found.cuda.partition(".")[0]]
+        yield StackChoice("driver", case.request.driver or str(branch.number), _why_branch(case, branch, floor))
+
+
+def _why_variant(case: StackCase, found: Candidate) -> str:
+    default = found.release.default
+    if case.request.variant == found.variant:
+        return "pytorch_variant asks for it"
+    if found.variant == default:
+        return "what the package index gives for that release; it has code for every GPU"
+    return f"instead of {default}, because {consider(case, found.release, default).refusals[0].why}"
+
+
+def _why_branch(case: StackCase, branch: Branch, floor: str) -> str:
+    about = f"{branch.kind}, {f'supported until {branch.until}' if branch.until else 'end of support not known'}"
+    if case.request.driver:
+        why = "gpu_stack_driver asks for it"
+    elif any(node.installed_branch == branch.number for node in case.managed):
+        why = "it is installed already"
+    else:
+        why = f"the first that {case.given[0].system.name} is given"
+    return f"{why} ({about}); CUDA needs {floor} or newer"
+
+
+def warnings(case: StackCase, found: Candidate, branch: Branch) -> Iterator[str]:
+    if ended(branch, case.month):
+        yield f"Driver {branch.number} has been without security fixes since {branch.until}."
+    native = case.table.natives.get(found.cuda)
+    if native and numbers(branch.newest) < numbers(native):
+        yield (
+            f"CUDA {found.cuda} came with driver {native}. It runs on {branch.number} too, "
+            "without what only the newer driver can do."
+        )
+    assumed: dict[str, list[str]] = {}
+    for node in case.nodes:
+        if not node.seen.looked:
+            assumed.setdefault(node.system.name, []).append(node.name)
+    for system, names in assumed.items():
+        yield (
+            f"{few(names)}: nobody looked at {'it' if len(names) == 1 else 'them'} yet. "
+            f"Taken for {system} (gpu_stack_system), without Secure Boot and without a driver."
+        )
+    blind = [
+        node.name
+        for node in case.given
+        if node.seen.looked and node.seen.secure_boot is None and build_of(case, node) == "dkms"
+    ]
+    if blind:
+        yield (
+            f"{few(blind)}: whether Secure Boot is on could not be seen. "
+            "Where it is, the key that dkms signs with has to be enrolled first."
+        )
+
+
+def stale(table: VersionsTable, today: date) -> Iterator[str]:
+    age = (today - date.fromisoformat(table.seen)).days
+    if age > STALE_DAYS:
+        yield f"The table of versions is {age} days old and misses newer releases: run {tool('torch_rows.py')}."

@@ -75,7 +75,7 @@ class Chip:
 
 
 @dataclass(frozen=True)
-class Build:
+class TorchBuild:
     """The compute capabilities that a build of PyTorch holds code for, from a release on. arm: that for aarch64."""
 
     since: str
@@ -92,7 +92,7 @@ class System:
     branches: Mapping[str, tuple[int, ...]]
 
 
-class Table:
+class VersionsTable:
     """roles/gpu_stack/files/versions.yml."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
@@ -108,7 +108,7 @@ class Table:
         self.container_toolkit = str(packages["container_toolkit"]["version"])
         self.dcgm = str(packages["dcgm"]["version"])
         self.builds = {
-            variant: [Build(row["from"], tuple(row["capabilities"]), tuple(row.get("arm", ()))) for row in rows]
+            variant: [TorchBuild(row["from"], tuple(row["capabilities"]), tuple(row.get("arm", ()))) for row in rows]
             for variant, rows in data["builds"].items()
         }
         self.branches = {number: Branch(number, **_bare(row)) for number, row in data["branches"].items()}

@@ -13,7 +13,7 @@ from .table import numbers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .nodes import Case
+    from .nodes import StackCase
     from .table import Branch, Release
 
 UNASKED = ("auto", "cuda")
@@ -38,14 +38,14 @@ def cuda_of(variant: str) -> str:
     return f"{variant[2:-1]}.{variant[-1]}"
 
 
-def choose_build(case: Case, release: Release) -> Candidate:
+def choose_build(case: StackCase, release: Release) -> Candidate:
     """Return the build against which the least stands; where nothing stands against several, the preferred one."""
     return min(
         (consider(case, release, variant) for variant in _variants(case, release)), key=lambda c: len(c.refusals)
     )
 
 
-def _variants(case: Case, release: Release) -> list[str]:
+def _variants(case: StackCase, release: Release) -> list[str]:
     """Return what is requested; else what the package index gives unasked, then the others from the newest CUDA on."""
     if case.request.variant not in UNASKED:
         return [case.request.variant]
@@ -54,7 +54,7 @@ def _variants(case: Case, release: Release) -> list[str]:
     return [release.default] if case.request.variant == "cuda" else [release.default, *others]
 
 
-def consider(case: Case, release: Release, variant: str) -> Candidate:
+def consider(case: StackCase, release: Release, variant: str) -> Candidate:
     """Return a build with the branch of the driver for it, and all that stands against it."""
     if variant not in release.variants:
         fix = f"Set pytorch_variant to one of {', '.join(release.variants)}, or to auto"
@@ -65,7 +65,7 @@ def consider(case: Case, release: Release, variant: str) -> Candidate:
     return Candidate(release, variant, branch, (*_unfit(case, release, variant), *against))
 
 
-def _unfit(case: Case, release: Release, variant: str) -> Iterator[Refusal]:
+def _unfit(case: StackCase, release: Release, variant: str) -> Iterator[Refusal]:
     for node in case.nodes:
         arm = " for aarch64" if node.seen.machine == "aarch64" else ""
         for chip in node.chips:
@@ -78,7 +78,7 @@ def _unfit(case: Case, release: Release, variant: str) -> Iterator[Refusal]:
             yield Refusal(node.name, why, "")
 
 
-def nearest(case: Case, release: Release) -> str:
+def nearest(case: StackCase, release: Release) -> str:
     """Return what to write to get the stack that is nearest to the request; "" when there is none.
 
     The release stays when it can, then the one before it is tried, and so on, then those after it.
@@ -95,7 +95,7 @@ def nearest(case: Case, release: Release) -> str:
     return ""
 
 
-def _looser(case: Case) -> Iterator[Case]:
+def _looser(case: StackCase) -> Iterator[StackCase]:
     """Give up as little of the request as can be: nothing, then the build, the driver, its source, and more of them."""
     request = case.request
     attempts = [
@@ -113,7 +113,7 @@ def _looser(case: Case) -> Iterator[Case]:
             yield looser
 
 
-def _in_options(case: Case, looser: Case, found: Candidate, torch: str) -> str:
+def _in_options(case: StackCase, looser: StackCase, found: Candidate, torch: str) -> str:
     request, options = case.request, []
     if found.release.version != torch:
         options.append(f"cluster_torch_version to {found.release.version}")

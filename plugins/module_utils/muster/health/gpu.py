@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..gpu_info import facts as gpu_facts
 from ..inspect.gpus import COUNT_DIFFERS
-from ..verdict.check import Check, Judged, collect, skip_all
+from ..verdict.check import Check, CheckResults, collect, skip_all
 from ..verdict.commands import playbook
 from ..verdict.families import family
 from ..verdict.finding import Finding, Skipped, evidence
@@ -142,7 +142,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         yield from (Skipped(id=name, why=why) for name in names if name not in found | skipped)
 
 
-def conclude(judged: Judged, facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
+def conclude(judged: CheckResults, facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     """Yield the one `pass` when nothing of the GPUs was found by whatever subject: the kernel's log knows of some."""
     if "gpu" not in facts or HEALTH.id in {one["id"] for one in judged.skipped}:
         return

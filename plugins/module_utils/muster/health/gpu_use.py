@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from ..gpu_info import screen
 from ..gpu_info.models import model_of
-from ..gpu_info.processes import HELD_MIB
-from ..gpu_info.screen import is_screen
+from ..gpu_info.processes import HELD_MIB, SCREEN_END, SCREEN_HOW, is_screen
 from ..gpu_info.values import address
 from ..launch.unit import LAUNCH_UNITS
 from ..verdict import processes
@@ -208,7 +206,7 @@ def foreign(node: GpuNode) -> Iterator[Said]:
 
 def _end(process: Mapping[str, Any], pid: int) -> tuple[str, str]:
     if is_screen(process["name"]):
-        return screen.HOW, screen.END
+        return SCREEN_HOW, SCREEN_END
     if processes.may_be_stopped(process["unit"]):
         return "Ask its owner, or stop its unit with", shell("sudo systemctl stop {unit}", unit=process["unit"])
     return f"Ask its owner, or end it. {processes.advice([pid], 'sudo kill')}", processes.look([pid])
@@ -242,7 +240,7 @@ def _held(node: GpuNode, stuck: list[dict[str, Any]], memory: int) -> Finding:
     whom = "it" if len(stuck) == 1 else "them"
     fix, command = "See who has it open with", "sudo fuser -v /dev/nvidia*"
     if any(is_screen(each["name"]) for each in holders):
-        fix, command = screen.HOW, screen.END
+        fix, command = SCREEN_HOW, SCREEN_END
     elif len(holders) == 1:
         pids = [holders[0]["pid"]]
         fix, command = processes.advice(pids, "sudo kill"), processes.look(pids)

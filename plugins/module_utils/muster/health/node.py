@@ -14,7 +14,7 @@ from .traits import traits
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..verdict.check import Judged, Said
+    from ..verdict.check import CheckResults, Said
 
 HEALTH = Check(
     "node.health",
@@ -65,7 +65,7 @@ def judge_subject(name: str, facts: Mapping[str, Any], request: Mapping[str, Any
         yield from subject.judge(facts, request)
 
 
-def looked_at(judged: Judged) -> list[str]:
+def looked_at(judged: CheckResults) -> list[str]:
     """Every id that could have been found. What is skipped as "gpu" is skipped with all that begin so."""
     every = {check.id for subject in subjects().values() for check in subject.CHECKS}
     left_out = tuple(entry["id"] for entry in judged.skipped)

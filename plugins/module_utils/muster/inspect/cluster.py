@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..verdict.finding import Finding
-    from .node import Node
+    from .node import InspectedNode
 
 
 SAME_MACHINE = Check(
@@ -65,13 +65,13 @@ SHARED_FILES = "It matters where the nodes share a file system. An account that 
 SLOWEST = "A launch over all of them goes at the pace of the slowest"
 
 
-def judge(nodes: list[Node]) -> list[Finding]:
+def judge(nodes: list[InspectedNode]) -> list[Finding]:
     """Return the findings about the nodes that were looked at, taken together."""
     seen = [node for node in nodes if node.facts is not None]
     return [*same_machines(seen), *different_values(seen), *environments.judge(seen)]
 
 
-def same_machines(nodes: list[Node]) -> Iterator[Finding]:
+def same_machines(nodes: list[InspectedNode]) -> Iterator[Finding]:
     """One machine under two names has one boot. Two machines with one id or one host key are copies of one image."""
     reported: set[tuple[str, ...]] = set()
     for names, group in _alike(nodes, lambda node: (node.seen["identity"]["boot"], node.seen["identity"]["machine"])):
@@ -100,7 +100,7 @@ def same_machines(nodes: list[Node]) -> Iterator[Finding]:
                 )
 
 
-def different_values(nodes: list[Node]) -> Iterator[Finding]:
+def different_values(nodes: list[InspectedNode]) -> Iterator[Finding]:
     for check, what, value_of, fix in (
         (MTU_DIFFERS, "MTU of the training interface", _mtu, LOST_UNSEEN),
         (UID_DIFFERS, "uid of the training user", lambda node: _of_user(node, "uid"), SHARED_FILES),
@@ -111,7 +111,7 @@ def different_values(nodes: list[Node]) -> Iterator[Finding]:
 
 
 def _minority(
-    nodes: list[Node], check: Check, what: str, value_of: Callable[[Node], Any], fix: str
+    nodes: list[InspectedNode], check: Check, what: str, value_of: Callable[[InspectedNode], Any], fix: str
 ) -> Iterator[Finding]:
     votes = vote({node.name: value_of(node) for node in nodes})
     if votes.agree:
@@ -125,31 +125,31 @@ def _minority(
         yield check.warn(odd, summary, fix, **more)
 
 
-def _mtu(node: Node) -> int | None:
+def _mtu(node: InspectedNode) -> int | None:
     interface = node.training_interface
     return node.seen["network"]["interfaces"][interface]["mtu"] if interface else None
 
 
-def _of_user(node: Node, key: str) -> int | None:
+def _of_user(node: InspectedNode, key: str) -> int | None:
     # Where the inventory fixes it, each node is judged by that.
     account = node.seen["users"]["training_user"]
     return account[key] if account and not node.request.get(f"node_baseline_user_{key}") else None
 
 
-def _models(node: Node) -> str | None:
+def _models(node: InspectedNode) -> str | None:
     if "gpus" in node.seen["skipped"] or not node.seen["gpus"]["devices"]:
         return None
     return " and ".join(sorted({device["name"] or device["id"] for device in node.seen["gpus"]["devices"]}))
 
 
-def _identity(key: str, node: Node) -> tuple[str, ...]:
+def _identity(key: str, node: InspectedNode) -> tuple[str, ...]:
     return (node.seen["identity"][key],)
 
 
 def _alike(
-    nodes: list[Node], identity_of: Callable[[Node], tuple[str, ...]]
-) -> Iterator[tuple[tuple[str, ...], list[Node]]]:
-    groups: dict[tuple[str, ...], list[Node]] = defaultdict(list)
+    nodes: list[InspectedNode], identity_of: Callable[[InspectedNode], tuple[str, ...]]
+) -> Iterator[tuple[tuple[str, ...], list[InspectedNode]]]:
+    groups: dict[tuple[str, ...], list[InspectedNode]] = defaultdict(list)
     for node in nodes:
         identity = identity_of(node)
         if all(identity):

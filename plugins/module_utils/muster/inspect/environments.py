@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ..verdict.finding import Finding
-    from .node import Node
+    from .node import InspectedNode
 
 DIFFERS = Check(
     "environment.existing.differs",
@@ -39,7 +39,7 @@ def facts_of(look: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{**{name: one[name] for name in kept}, "made_by": made_by(one["marks"])} for one in look["found"]]
 
 
-def judge(nodes: Sequence[Node]) -> Iterator[Finding]:
+def judge(nodes: Sequence[InspectedNode]) -> Iterator[Finding]:
     """nodes: those that were looked at."""
     names = dict.fromkeys(name for node in nodes for name in _declared(node))
     for name in names:
@@ -52,7 +52,7 @@ def judge(nodes: Sequence[Node]) -> Iterator[Finding]:
             yield DIFFERS.warn(odd, summary, observed=str(value), expected=str(votes.usual or ""))
 
 
-def lines(nodes: Sequence[Node]) -> list[str]:
+def lines(nodes: Sequence[InspectedNode]) -> list[str]:
     """For people: what the inventory names already, and what it could name."""
     groups: dict[str, list[str]] = {}
     rest: dict[str, list[str]] = {}
@@ -80,13 +80,13 @@ def lines(nodes: Sequence[Node]) -> list[str]:
     return shown
 
 
-def _declared(node: Node) -> dict[str, str]:
+def _declared(node: InspectedNode) -> dict[str, str]:
     """By name, the paths that the inventory has."""
     found = {name: existing(entry) for name, entry in (node.request.get("cluster_environments") or {}).items()}
     return {name: path for name, path in found.items() if path}
 
 
-def _of(node: Node, path: str) -> str | None:
+def _of(node: InspectedNode, path: str) -> str | None:
     """None where nobody has looked."""
     if "environments" not in node.seen or "environments" in node.seen["skipped"]:
         return None
@@ -98,7 +98,7 @@ def _words(one: Mapping[str, Any]) -> str:
     return f"made by {one['made_by']}, {python}, {'torch ' + one['torch'] if one['torch'] else 'without torch'}"
 
 
-def _to_use(one: Mapping[str, Any], taken: set[str], node: Node) -> str:
+def _to_use(one: Mapping[str, Any], taken: set[str], node: InspectedNode) -> str:
     if not one["usable"]:
         return f"{node.request['cluster_user']} may not start it"
     name = _name(one["path"], taken)

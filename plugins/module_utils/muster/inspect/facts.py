@@ -13,7 +13,7 @@ import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ..gpu_info.bus import CONTAINERS, GPU_CLASSES, NVSWITCH_CLASS, device_names
+from ..gpu_info.facts import CONTAINERS, GPU_CLASSES, NVSWITCH_CLASS, device_names
 from ..network.listeners import parse_ss
 from . import environments
 from .rdma import rdma_facts

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ..verdict.finding import Finding
-    from .node import Node
+    from .node import InspectedNode
 
 COUNT_DIFFERS = Check(
     "gpu.count.differs",
@@ -40,7 +40,7 @@ DRIVER_OTHER = Check(
 UNSET = "cluster_gpus_unset"  # of a request: whether the inventory says nothing. A 0 that is written is an answer
 
 
-def gpus(node: Node) -> Iterator[Finding]:
+def gpus(node: InspectedNode) -> Iterator[Finding]:
     if "gpus" in node.seen["skipped"]:
         return
     devices = node.seen["gpus"]["devices"]
@@ -96,7 +96,7 @@ def gpus(node: Node) -> Iterator[Finding]:
             )
 
 
-def unused_gpus(node: Node) -> int:
+def unused_gpus(node: InspectedNode) -> int:
     """Return how many GPUs of a node could train and are not mentioned. Those of virtual machines are not its own."""
     if node.facts is None or not node.request.get(UNSET) or "gpus" in node.seen["skipped"]:
         return 0
@@ -107,7 +107,7 @@ def line_to_add(count: int) -> str:
     return f"cluster_gpus: {count}"
 
 
-def reminder(nodes: Iterable[Node]) -> str:
+def reminder(nodes: Iterable[InspectedNode]) -> str:
     """Return one clause for the end of a run, with the lines to add; "" where every GPU is accounted for."""
     counts: dict[int, list[str]] = {}
     for node in nodes:

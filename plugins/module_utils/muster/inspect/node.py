@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..verdict.finding import Finding
 
-    Rule = Callable[["Node"], "Iterable[Finding]"]
+    Rule = Callable[["InspectedNode"], "Iterable[Finding]"]
 
 DISK_SMALL = Check(
     "node.disk.small",
@@ -104,7 +104,7 @@ GIGABYTE = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class Node:
+class InspectedNode:
     """A node as the inventory wants it and as it was found.
 
     request: its variables, defaults applied. facts: None when it was not reached, and `why` says so. platforms: the
@@ -135,7 +135,7 @@ class Node:
         return next((name for name, seen in interfaces.items() if self.address in seen["addresses"]), "")
 
 
-def judge(node: Node) -> list[Finding]:
+def judge(node: InspectedNode) -> list[Finding]:
     """Return every finding about the node alone; one `pass` when nothing is wrong with it."""
     if node.facts is None:
         what, fix = access.explain(node.why)
@@ -148,14 +148,14 @@ def judge(node: Node) -> list[Finding]:
     return found
 
 
-def skips(node: Node) -> list[Skipped]:
+def skips(node: InspectedNode) -> list[Skipped]:
     """Return what could not be looked at on the node, and why: not checks, but the facts that several of them read."""
     if node.facts is None:
         return [Skipped(id="inspect", node=node.name, why=node.why)]
     return [Skipped(id=f"inspect.{fact}", node=node.name, why=why) for fact, why in node.facts["skipped"].items()]
 
 
-def system(node: Node) -> Iterator[Finding]:
+def system(node: InspectedNode) -> Iterator[Finding]:
     seen = node.seen["system"]
     if not seen["id"]:
         return
@@ -191,7 +191,7 @@ def system(node: Node) -> Iterator[Finding]:
         )
 
 
-def python(node: Node) -> Iterator[Finding]:
+def python(node: InspectedNode) -> Iterator[Finding]:
     seen = node.seen["system"]
     if tuple(int(number) for number in seen["python"].split(".")[:2]) < OLDEST_PYTHON:
         oldest = ".".join(map(str, OLDEST_PYTHON))
@@ -204,7 +204,7 @@ def python(node: Node) -> Iterator[Finding]:
         )
 
 
-def user(node: Node) -> Iterator[Finding]:
+def user(node: InspectedNode) -> Iterator[Finding]:
     seen = node.seen["users"]["training_user"]
     for check, key, variable in (
         (UID_DIFFERS, "uid", "node_baseline_user_uid"),
@@ -221,7 +221,7 @@ def user(node: Node) -> Iterator[Finding]:
             )
 
 
-def disk(node: Node) -> Iterator[Finding]:
+def disk(node: InspectedNode) -> Iterator[Finding]:
     rooms = node.seen["disk"]
     # A first environment with CUDA takes 8 GB while it is made, one for the CPU alone 1.5 GB; nothing can be installed
     # or logged on less than half a gigabyte.
@@ -249,7 +249,7 @@ def disk(node: Node) -> Iterator[Finding]:
         )
 
 
-def clock(node: Node) -> Iterator[Finding]:
+def clock(node: InspectedNode) -> Iterator[Finding]:
     seen = node.seen["clock"]
     if seen["synchronised"] is False:
         sources = ", ".join(seen["sources"])
@@ -261,7 +261,7 @@ def clock(node: Node) -> Iterator[Finding]:
         )
 
 
-def starting(node: Node) -> Iterator[Finding]:
+def starting(node: InspectedNode) -> Iterator[Finding]:
     if node.seen["packages"]["cloud_init"] == "error":
         yield CLOUD_INIT_FAILED.warn(
             node.name,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..verdict.finding import Finding, Skipped
-    from .node import Node
+    from .node import InspectedNode
 
 WIDTH = 120
 HEAD = ("node", "system", "kernel", "GPUs", "training address", "firewall", "clock", "found")
@@ -23,7 +23,7 @@ CUT = ((2, 8), (1, 12), (3, 12), (5, 9), (6, 11), (0, 16), (4, 21))
 MARKS = {"fail": "FAIL", "unknown": "????", "warn": "warn"}
 
 
-def report(nodes: list[Node], findings: list[Finding], skipped: list[Skipped], rdma: Mapping[str, str]) -> str:
+def report(nodes: list[InspectedNode], findings: list[Finding], skipped: list[Skipped], rdma: Mapping[str, str]) -> str:
     """Return the table, then what was found, then what could not be looked at.
 
     rdma: by node, what it has of RDMA and what comes of that; empty where it has no adapter.
@@ -48,7 +48,7 @@ def report(nodes: list[Node], findings: list[Finding], skipped: list[Skipped], r
     return "\n".join(lines)
 
 
-def outcome(nodes: list[Node], findings: list[Finding]) -> str:
+def outcome(nodes: list[InspectedNode], findings: list[Finding]) -> str:
     """The last line of a run that looked and did nothing else; what a reminder adds stands behind it."""
     stopped = {finding.node for finding in findings if finding.status == "fail"}
     good = [node for node in nodes if node.facts is not None and node.name not in stopped]
@@ -65,7 +65,7 @@ def _alike(lines: Mapping[str, str]) -> dict[str, list[str]]:
     return names
 
 
-def _row(node: Node, findings: list[Finding]) -> tuple[str, ...]:
+def _row(node: InspectedNode, findings: list[Finding]) -> tuple[str, ...]:
     statuses = [finding.status for finding in findings if finding.node == node.name]
     counts = [f"{statuses.count(status)} {status}" for status in ("fail", "warn") if status in statuses]
     if node.facts is None:
@@ -99,7 +99,7 @@ def _gpus(facts: Mapping[str, Any]) -> str:
     return f"{len(devices)} x {'/'.join(models)} {'/'.join(drivers)}"
 
 
-def _address(node: Node) -> str:
+def _address(node: InspectedNode) -> str:
     interface = node.training_interface
     if not interface:
         return f"{node.address} ?"

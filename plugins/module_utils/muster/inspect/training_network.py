@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..verdict.finding import Finding
-    from .node import Node
+    from .node import InspectedNode
 
 INTERFACE_MISSING = Check(
     "net.interface.missing",
@@ -67,7 +67,7 @@ PORTS_OVERLAP = Check(
 )
 
 
-def address(node: Node) -> Iterator[Finding]:
+def address(node: InspectedNode) -> Iterator[Finding]:
     seen = node.seen["network"]
     if "network" in node.seen["skipped"]:
         return
@@ -109,7 +109,7 @@ def address(node: Node) -> Iterator[Finding]:
         )
 
 
-def ways(node: Node) -> Iterator[Finding]:
+def ways(node: InspectedNode) -> Iterator[Finding]:
     seen = node.seen["network"]
     mine = node.training_interface
     if not mine or not seen["ways"]:
@@ -140,7 +140,7 @@ def ways(node: Node) -> Iterator[Finding]:
             )
 
 
-def ports(node: Node) -> Iterator[Finding]:
+def ports(node: InspectedNode) -> Iterator[Finding]:
     span = node.seen["network"]["port_range"]
     port = int(node.request["cluster_master_port"])
     if not span or not span[0] <= port <= span[1] or _reserved(node.seen["network"]["reserved_ports"], port):

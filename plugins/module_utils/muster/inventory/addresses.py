@@ -1,4 +1,4 @@
-"""Whether every node has a name and addresses of its own, at which the others can reach it."""
+"""Whether every node has a name that can stand in a hosts file, and addresses of its own that the others can reach."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .model import CLUSTER, Address, Problem, ip, join, like_an_address
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .model import Inventory
+    from .model import Inventory, InventoryNode
 
 # RFC 5737, RFC 3849 and RFC 9637: addresses that no machine has, for use in examples.
 DOCUMENTATION = tuple(
@@ -24,6 +24,9 @@ DOCUMENTATION = tuple(
 # "This network", and what was reserved for later with the broadcast address in it (RFC 6890).
 NOBODYS = tuple(map(ipaddress.ip_network, ("0.0.0.0/8", "240.0.0.0/4")))
 NOBODY = "no address of one machine"
+# RFC 1123, and the underscore, which no name in the DNS may have and many in a hosts file do.
+_LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*\.?", re.ASCII)
 
 
 def addresses_are_whole(inventory: Inventory) -> Iterator[Problem]:
@@ -163,3 +166,60 @@ def _unreachable_kind(address: Address) -> str:
         NOBODY: address.is_unspecified or address.is_multicast or any(address in network for network in NOBODYS),
     }
     return next((kind for kind, applies in kinds.items() if applies), "")
+
+
+def can_be_host(text: str) -> bool:
+    return ip(text) is not None or _HOST.fullmatch(text) is not None
+
+
+def names_can_be_hosts(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        if not can_be_host(node.name) and not like_an_address(node.name):
+            yield Problem(
+                repr(node.name),
+                "this is no name that a host can have",
+                "Use letters, digits, - and dots; the machine's address goes into ansible_host",
+            )
+        elif node.name.lower().split(".")[0] == "localhost" and len(inventory.nodes) > 1:
+            yield Problem(node.name, "this name means another machine on every node", "Give the node a name of its own")
+        host = node.connects_to
+        if host and host != node.name and not can_be_host(host) and not like_an_address(host):
+            if "@" in host:
+                fix = "Write the user as ansible_user, and only the host as ansible_host"
+            else:
+                fix = "Write its IP address or its name there, nothing else"
+            yield Problem(node.name, f"ansible_host is {host!r}, which is neither an address nor a name", fix)
+
+
+def names_are_used_once(inventory: Inventory) -> Iterator[Problem]:
+    spelt: dict[str, list[str]] = defaultdict(list)
+    addressed: dict[str, list[str]] = defaultdict(list)
+    for node in inventory.nodes:
+        spelt[node.name.lower()].append(node.name)
+        for host in _addresses(node):
+            addressed[host].append(node.name)
+    for same in spelt.values():
+        if len(same) > 1:
+            yield Problem(
+                join(same, []),
+                "these names differ only in upper and lower case, which is the same to a hosts file",
+                "Give every node a name of its own, and list every machine once",
+            )
+    for node in inventory.nodes:
+        name = _one_spelling(node.name)
+        if name in _addresses(node):
+            continue  # at its own address: another node at the same one is told of elsewhere
+        for other in addressed.get(name, []):
+            yield Problem(
+                node.name,
+                f"this is the address of {other}, and the name of another node",
+                "Give the node another name",
+            )
+
+
+def _addresses(node: InventoryNode) -> set[str]:
+    return {_one_spelling(text) for text in (node.connects_to, node.text("cluster_address")) if text}
+
+
+def _one_spelling(host: str) -> str:
+    return str(ip(host) or host.lower())

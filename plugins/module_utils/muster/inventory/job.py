@@ -21,7 +21,7 @@ from .model import Problem
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from .model import Inventory, Node
+    from .model import Inventory, InventoryNode
 
 LAUNCH = "the launch"
 # Whatever begins so is meant for Muster. The rest of a job may be the site's own.
@@ -47,7 +47,7 @@ NEAR_OTHERS = 0.85
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeClusterReason:
     """Why a playbook must run on all nodes, and with all tasks; "" where a part of either is of use."""
 
     nodes: str = ""
@@ -128,7 +128,7 @@ def the_plan_can_be_made(inventory: Inventory) -> Iterator[Problem]:
             )
 
 
-def options_of(node: Node) -> LaunchOptions:
+def options_of(node: InventoryNode) -> LaunchOptions:
     """The options that the inventory and the run give, as far as they are of their type."""
     named: dict[str, Any] = {one.name: node.variables.get(f"launch_{one.name}") for one in fields(LaunchOptions)}
     given = {name: value for name, value in named.items() if value is not None}
@@ -136,7 +136,7 @@ def options_of(node: Node) -> LaunchOptions:
     return LaunchOptions(**{**given, **words})
 
 
-def of_attempts(inventory: Inventory, node: Node, options: LaunchOptions) -> list[str]:
+def of_attempts(inventory: Inventory, node: InventoryNode, options: LaunchOptions) -> list[str]:
     """What is wrong with launch_restarts and what belongs to it."""
     spares, chosen_nodes = options.spares, inventory.launch_nodes()
     taking_part = [one.name for one in inventory.participants() if one.name in chosen_nodes or one.name not in spares]
@@ -218,7 +218,9 @@ def code_in_a_job(names: Mapping[str, str], templates: Sequence[tuple[str, str]]
     ]
 
 
-def part_of_the_run(limit: str, left_out: Sequence[str], tags: Sequence[str], whole: Whole, command: str) -> str:
+def part_of_the_run(
+    limit: str, left_out: Sequence[str], tags: Sequence[str], whole: WholeClusterReason, command: str
+) -> str:
     """Return why a run that would do only a part of its playbook is refused, in one sentence; "" where it may.
 
     limit, tags: as given. left_out: nodes that the limit leaves out. command: the same run without a selection.
@@ -241,11 +243,11 @@ def is_of_the_run(inventory: Inventory, problem: Problem) -> bool:
     return problem.place in {LAUNCH, "the command line", *inventory.given.values()}
 
 
-def chosen(node: Node, names: tuple[str, ...] | list[str]) -> list[str]:
+def chosen(node: InventoryNode, names: tuple[str, ...] | list[str]) -> list[str]:
     return [name for name in names if node.variables.get(name)]
 
 
-def entries(node: Node, name: str) -> list[str]:
+def entries(node: InventoryNode, name: str) -> list[str]:
     value: Any = node.variables.get(name)
     return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []
 

@@ -36,7 +36,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Node:
+class InventoryNode:
     """A node as the inventory describes it.
 
     variables: what could be read, with the roles' defaults. errors: what is wrong with each of the others.
@@ -89,7 +89,7 @@ class Inventory:
     rules: what is wrong with the site's own rules for diagnoses. environments: with cluster_environments and its files.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[InventoryNode, ...]
     options: tuple[str, ...]
     forks: int
     ansible_version: tuple[int, ...]
@@ -105,7 +105,7 @@ class Inventory:
     rules: tuple[Problem, ...] = ()
     environments: tuple[Problem, ...] = ()
 
-    def participants(self) -> list[Node]:
+    def participants(self) -> list[InventoryNode]:
         chosen = self.launch_nodes()
         return [node for node in self.nodes if not node.quarantined and (not chosen or node.name in chosen)]
 

@@ -7,11 +7,12 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from ..gpu_stack.table import numbers
+from ..known.rows import TORCH_RELEASES
 from ..network.mtu import LEAST_SECONDS, request_problem
 from ..road.steps import STEPS
-from .firewall import port_range
 from .model import CLUSTER, Problem, join, shown
-from .torch_releases import nearest_release
+from .role_options import port_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -236,3 +237,15 @@ def soak_is_of_its_mode(inventory: Inventory) -> Iterator[Problem]:
                 f"ddp_smoke_stages has soak, which the mode {mode} (ddp_smoke_mode) does not have",
                 "Set ddp_smoke_mode to soak, or leave it out of ddp_smoke_stages",
             )
+
+
+def nearest_release(version: str) -> str | None:
+    """Return the known release nearest to one that never was; None for a known one, and for what is newer than all."""
+    wanted = numbers(version)
+    if version in TORCH_RELEASES or wanted > numbers(TORCH_RELEASES[-1]):
+        return None
+    return min(TORCH_RELEASES, key=lambda release: _distance(numbers(release), wanted))
+
+
+def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(abs(a - b) for a, b in zip(one, other, strict=True))

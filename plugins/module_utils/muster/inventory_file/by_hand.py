@@ -6,19 +6,19 @@ import ast
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from . import written
+from . import edits
 from .edits import STEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from .places import Place
+    from .places import InventoryEntry
 
 
 def to_add(file: str, group: str, name: str, variables: Mapping[str, Any]) -> str:
     if file.endswith((".yml", ".yaml", ".json")):
         lines = [f"{group}:", f"{' ' * STEP}hosts:"]
-        lines += [" " * 2 * STEP + line for line in written.entry(name, variables, STEP, on_one_line=False)]
+        lines += [" " * 2 * STEP + line for line in edits.entry(name, variables, STEP, on_one_line=False)]
     else:
         lines = [f"[{group}]", " ".join([name, *(f"{key}={_ini(value)}" for key, value in variables.items())])]
     return _write(f"Write {name} into {file}, as far as these lines are not there", lines)
@@ -26,7 +26,7 @@ def to_add(file: str, group: str, name: str, variables: Mapping[str, Any]) -> st
 
 def to_assign(file: str, name: str, variables: Mapping[str, Any]) -> str:
     """file: host_vars/NAME.yml beside the inventory, which counts whatever kind that is."""
-    lines = [line for key, value in variables.items() for line in written.pair(key, value, STEP)]
+    lines = [line for key, value in variables.items() for line in edits.pair(key, value, STEP)]
     return _write(f"Write into {file}, for {name}", lines)
 
 
@@ -40,7 +40,7 @@ def to_remove(name: str, found: Iterable[str]) -> str:
     return f"Take {name} out of {'; '.join(found) or 'your inventory'}."
 
 
-def to_split(file: str, line: int, text: str, place: Place, name: str) -> str:
+def to_split(file: str, line: int, text: str, place: InventoryEntry, name: str) -> str:
     """The entry for many, written for each of the others, with what all of them have."""
     own = text[place.key.end : place.value.end] or ":"
     entries = [f"{' ' * place.key.column}{one}{own}" for one in place.names if one != name]

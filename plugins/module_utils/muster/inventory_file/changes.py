@@ -1,26 +1,30 @@
-"""The text of a file with a node added, removed, or given other variables; refused where anything else would change."""
+"""The text of a file with a node added, removed, or given other variables, or with an option of all nodes changed.
+
+Refused where anything else would change.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import edits
+from .edits import flow, pair
 from .places import groups, places, places_of, said
-from .tree import MAPPING, CannotEditError, Part, plain
-from .written import flow
+from .tree import MAPPING, CannotEditError, YamlPart, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from .places import Expand, Place
+    from .places import Expand, InventoryEntry
 
 
 @dataclass(frozen=True)
 class Language:
     """What reads the text, for which nothing here has the means. parse raises CannotEditError."""
 
-    parse: Callable[[str], Part]
+    parse: Callable[[str], YamlPart]
     expand: Expand
 
     def said(self, text: str) -> dict[str, Any]:
@@ -33,7 +37,7 @@ class Language:
 class RangeError(CannotEditError):
     """The node stands in an entry for many. place: that entry."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: InventoryEntry) -> None:
         few = ", ".join(place.names[:4]) + (" and more" if len(place.names) > 4 else "")
         super().__init__(f"has {place.key.value}, which stands for {few}")
         self.place = place
@@ -122,27 +126,27 @@ def variables_alone(text: str, language: Language) -> frozenset[str]:
 
 def _own_variables(before: str, language: Language, variable: str, after: str) -> str:
     pairs = [plain(language.parse(text)) or {} for text in (before, after)]
-    for pair in pairs:
-        pair.pop(variable, None)
+    for variables in pairs:
+        variables.pop(variable, None)
     if pairs[0] != pairs[1]:
         raise CannotEditError("is written in a way in which one line cannot be changed alone")
     return after
 
 
-def _root(text: str, language: Language) -> Part:
+def _root(text: str, language: Language) -> YamlPart:
     root = language.parse(text)
     if root.kind != MAPPING or not root.pairs:
         raise CannotEditError("has no variable in it")
     return root
 
 
-def _alone(place: Place) -> Place:
+def _alone(place: InventoryEntry) -> InventoryEntry:
     if place.is_range:
         raise RangeError(place)
     return place
 
 
-def _keys(value: Part) -> set[str]:
+def _keys(value: YamlPart) -> set[str]:
     return {key.value for key, _ in value.pairs} if value.kind == MAPPING else set()
 
 
@@ -151,3 +155,45 @@ def _checked(language: Language, after: str, wanted: Mapping[str, Any]) -> str:
     if language.said(after) != wanted:
         raise CannotEditError("is written in a way in which one node cannot be changed alone")
     return after
+
+
+def has_for_all(text: str, name: str, language: Language) -> bool:
+    """Whether a file of group_vars says it."""
+    return name in variables_alone(text, language)
+
+
+def assign_for_all(text: str, name: str, value: Any, language: Language) -> str:
+    """In a file of group_vars: where it stands, else below the comment that shows it, else at the end."""
+    if plain(language.parse(text)):
+        return assign_alone(text, {name: value}, language)
+    line = pair(name, value, edits.STEP)[0] + "\n"
+    shown = re.search(rf"^# ?{re.escape(name)}:.*\n", text, re.MULTILINE)
+    before, after = (text[: shown.end()], text[shown.end() :]) if shown else (text, "")
+    before += "" if before.endswith("\n") or not before else "\n"
+    new = before + line + after
+    if plain(language.parse(new)) != {name: language.value(value)}:
+        raise CannotEditError("is written in a way in which no line can be added")
+    return new
+
+
+def is_of_a_group(text: str, name: str, language: Language) -> bool:
+    """Whether an inventory says it in the vars of a group."""
+    return bool(_vars(text, name, language))
+
+
+def assign_to_group(text: str, name: str, value: Any, language: Language) -> str:
+    """In an inventory, in the vars of the one group that has it."""
+    found = _vars(text, name, language)
+    if len(found) > 1:
+        raise CannotEditError(f"has {name} for several groups")
+    new = edits.in_mapping(text, found[0], name, value)
+    again = _vars(new, name, language)
+    same = len(new.splitlines()) == len(text.splitlines())
+    if not same or len(again) != 1 or plain(again[0]).get(name) != language.value(value):
+        raise CannotEditError("is written in a way in which one line cannot be changed alone")
+    return new
+
+
+def _vars(text: str, name: str, language: Language) -> list[Any]:
+    found = [value.get("vars") for _, _, value in groups(language.parse(text)) if value.kind == MAPPING]
+    return [part for part in found if part is not None and part.kind == MAPPING and part.get(name) is not None]

@@ -1,20 +1,26 @@
-"""The text of a YAML file with one thing changed: all other letters stay as they are."""
+"""The text of a YAML file with one thing changed: all other letters stay, and values are written as people would."""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from .tree import MAPPING, SCALAR, CannotEditError, Part
-from .written import entry, flow, pair
+from .tree import MAPPING, SCALAR, CannotEditError, YamlPart
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 STEP = 2  # columns of a level where the file shows none
+# Words, names, paths and addresses: what YAML 1.1 takes for text without quotes, in a flow mapping as well.
+_PLAIN = re.compile(r"[A-Za-z/][\w./@+=()-]*( [\w./@+=()-]+)*", re.ASCII)
+_ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}")
+_NOT_TEXT = re.compile(r"(?i)y|n|yes|no|on|off|true|false|null|\.(inf|nan)")
+# Text that Ansible would take for a template of its own; what nodes and people say is none.
+TEMPLATE = ("{{", "{%", "{#")
 
 
-def with_node(text: str, group: Part, name: str, variables: Mapping[str, Any]) -> str:
+def with_node(text: str, group: YamlPart, name: str, variables: Mapping[str, Any]) -> str:
     """group: what stands under the group's name, with a `hosts`, at whose end the node is put in the others' style."""
     found = group.pair("hosts")
     if found is None:
@@ -32,7 +38,7 @@ def with_node(text: str, group: Part, name: str, variables: Mapping[str, Any]) -
     return _insert(text, _after_comments(text, _line_end(text, last.end), last_key.column), lines, last_key.column)
 
 
-def without(text: str, parent: Part, key: str, others: Collection[str] = ()) -> str:
+def without(text: str, parent: YamlPart, key: str, others: Collection[str] = ()) -> str:
     """Take a pair out of a mapping, with the comments that are its own. others: names that a comment is about too."""
     found = parent.pair(key)
     if found is None:
@@ -50,7 +56,7 @@ def without(text: str, parent: Part, key: str, others: Collection[str] = ()) -> 
     return text[:begin] + text[end:]
 
 
-def with_value(text: str, parent: Part, key: str, name: str, value: Any) -> str:
+def with_value(text: str, parent: YamlPart, key: str, name: str, value: Any) -> str:
     """Give the entry `key` of a mapping, which is a node among hosts, a variable of its own."""
     found = parent.pair(key)
     if found is None:
@@ -70,7 +76,7 @@ def with_value(text: str, parent: Part, key: str, name: str, value: Any) -> str:
     return _insert(text, _line_end(text, variables.end), pair(name, value, step), own.column + step)
 
 
-def in_mapping(text: str, mapping: Part, name: str, value: Any, step: int = STEP) -> str:
+def in_mapping(text: str, mapping: YamlPart, name: str, value: Any, step: int = STEP) -> str:
     """Set a name in a mapping that has at least one."""
     found = mapping.pair(name)
     if mapping.flow:
@@ -93,14 +99,14 @@ def in_mapping(text: str, mapping: Part, name: str, value: Any, step: int = STEP
     return text[: own.start] + _break(text).join([first, *rest]) + ending + text[_line_end(text, old.end) :]
 
 
-def _in_flow(text: str, mapping: Part, written: str) -> str:
+def _in_flow(text: str, mapping: YamlPart, written: str) -> str:
     last = mapping.pairs[-1][1]
     if last.end == last.start and ":" in text[mapping.pairs[-1][0].end : last.end]:
         raise CannotEditError("has a name without a value there")
     return f"{text[: last.end]}, {written}{text[last.end :]}"
 
 
-def _out_of_flow(text: str, parent: Part, found: tuple[Part, Part]) -> str:
+def _out_of_flow(text: str, parent: YamlPart, found: tuple[YamlPart, YamlPart]) -> str:
     place = parent.pairs.index(found)
     begin, end = found[0].start, found[1].end
     if place + 1 < len(parent.pairs):
@@ -112,14 +118,14 @@ def _out_of_flow(text: str, parent: Part, found: tuple[Part, Part]) -> str:
     return text[:begin] + text[end:]
 
 
-def _below(text: str, key: Part, empty: Part, lines: list[str], column: int) -> str:
+def _below(text: str, key: YamlPart, empty: YamlPart, lines: list[str], column: int) -> str:
     """Write lines of a block under a key that has nothing, or an empty mapping."""
     if empty.end > empty.start:
         if "\n" in text[key.end : empty.end]:
             raise CannotEditError(f"has an empty {key.value} over several lines")
         colon = text.index(":", key.end) + 1
         text = text[:colon] + text[empty.end :]
-        empty = Part(SCALAR, colon, colon, key.column)
+        empty = YamlPart(SCALAR, colon, colon, key.column)
     return _insert(text, _after_comments(text, _line_end(text, empty.end), key.column + 1), lines, column)
 
 
@@ -131,7 +137,7 @@ def _insert(text: str, at: int, lines: list[str], column: int) -> str:
     return before + "".join(" " * column + line + newline for line in lines) + text[at:]
 
 
-def _step_within(text: str, mapping: Part) -> int:
+def _step_within(text: str, mapping: YamlPart) -> int:
     """How far the file indents what is below an entry of this mapping."""
     for key, value in mapping.pairs:
         if value.kind == MAPPING and value.pairs and not value.flow:
@@ -139,7 +145,7 @@ def _step_within(text: str, mapping: Part) -> int:
     return _indented(text, mapping.pairs[0][0]) or STEP
 
 
-def _indented(text: str, key: Part) -> int:
+def _indented(text: str, key: YamlPart) -> int:
     """How far this key is indented from what it belongs to: the line above that begins further left."""
     at = _line_start(text, key.start)
     while at:
@@ -161,7 +167,7 @@ def _after_comments(text: str, at: int, column: int) -> int:
     return at
 
 
-def _before_own_comments(text: str, begin: int, key: Part, others: Collection[str]) -> int:
+def _before_own_comments(text: str, begin: int, key: YamlPart, others: Collection[str]) -> int:
     """Before the comments right above a node that name it, and none of the others."""
     at = begin
     while at:
@@ -194,3 +200,43 @@ def _is_blank(text: str, at: int) -> bool:
 
 def _break(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
+
+
+def flow(value: Any) -> str:
+    """The value on one line."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{flow(str(key))}: {flow(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(flow(one) for one in value) + "]"
+    return _text(str(value))
+
+
+def pair(name: str, value: Any, step: int) -> list[str]:
+    """Lines of a block mapping for this name, not indented; a mapping takes a line for each of its own names."""
+    if isinstance(value, dict) and value:
+        inner = [line for key, one in value.items() for line in pair(str(key), one, step)]
+        return [f"{flow(name)}:", *(" " * step + line for line in inner)]
+    return [f"{flow(name)}: {flow(value)}"]
+
+
+def entry(name: str, variables: Mapping[str, Any], step: int, *, on_one_line: bool) -> list[str]:
+    """Lines of a node among the hosts of a group."""
+    if not variables:
+        return [f"{flow(name)}:"]
+    if on_one_line:
+        return [f"{flow(name)}: {flow(dict(variables))}"]
+    return pair(name, dict(variables), step)
+
+
+def _text(text: str) -> str:
+    if any(mark in text for mark in TEMPLATE):
+        raise CannotEditError(f"would take {text!r} for a template. Write it without {' '.join(TEMPLATE)}")
+    if (_PLAIN.fullmatch(text) or _ADDRESS.fullmatch(text)) and not _NOT_TEXT.fullmatch(text):
+        return text
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\x7f")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .tree import MAPPING, SCALAR, Part, plain
+from .tree import MAPPING, SCALAR, YamlPart, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
+class InventoryEntry:
     """One entry of one group. names: those that the entry stands for, more than one with a range such as node[1:4]."""
 
     group: str
-    hosts: Part
-    key: Part
-    value: Part
+    hosts: YamlPart
+    key: YamlPart
+    value: YamlPart
     names: tuple[str, ...]
 
     @property
@@ -28,7 +28,7 @@ class Place:
         return self.names != (self.key.value,)
 
 
-def groups(root: Part) -> Iterator[tuple[str, Part, Part]]:
+def groups(root: YamlPart) -> Iterator[tuple[str, YamlPart, YamlPart]]:
     """Yield each group: its name, its key, and what stands under it."""
     for key, value in root.pairs if root.kind == MAPPING else ():
         if key.kind == SCALAR:
@@ -37,20 +37,20 @@ def groups(root: Part) -> Iterator[tuple[str, Part, Part]]:
             yield from groups(children) if children else ()
 
 
-def places(root: Part, expand: Expand) -> Iterator[Place]:
+def places(root: YamlPart, expand: Expand) -> Iterator[InventoryEntry]:
     """Yield each entry of each group, in the order of the file."""
     for group, _, value in groups(root):
         hosts = value.get("hosts") if value.kind == MAPPING else None
         if hosts is not None and hosts.kind == MAPPING:
             for key, one in hosts.pairs:
-                yield Place(group, hosts, key, one, tuple(expand(key.value)))
+                yield InventoryEntry(group, hosts, key, one, tuple(expand(key.value)))
 
 
-def places_of(root: Part, name: str, expand: Expand) -> list[Place]:
+def places_of(root: YamlPart, name: str, expand: Expand) -> list[InventoryEntry]:
     return [place for place in places(root, expand) if name in place.names]
 
 
-def said(root: Part, expand: Expand) -> dict[str, Any]:
+def said(root: YamlPart, expand: Expand) -> dict[str, Any]:
     """What the file says, apart: "group/node" with its variables, and "group" with all that is said of no node."""
     found: dict[str, Any] = {}
 

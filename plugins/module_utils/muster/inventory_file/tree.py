@@ -13,7 +13,7 @@ class CannotEditError(ValueError):
 
 
 @dataclass(frozen=True)
-class Part:
+class YamlPart:
     """start, end: where it stands in the text. column: of its start. value: of a scalar, or the anchor of an alias.
 
     tag: as it is written; "!" for what is in quotes.
@@ -27,8 +27,8 @@ class Part:
     tag: str = ""
     anchor: str = ""
     flow: bool = False
-    pairs: tuple[tuple[Part, Part], ...] = ()
-    items: tuple[Part, ...] = ()
+    pairs: tuple[tuple[YamlPart, YamlPart], ...] = ()
+    items: tuple[YamlPart, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -36,10 +36,10 @@ class Part:
         null = self.kind == SCALAR and not self.tag and self.value in ("", "~", "null", "Null", "NULL")
         return null or (self.kind == MAPPING and not self.pairs)
 
-    def get(self, key: str) -> Part | None:
+    def get(self, key: str) -> YamlPart | None:
         return next((value for name, value in self.pairs if name.kind == SCALAR and name.value == key), None)
 
-    def pair(self, key: str) -> tuple[Part, Part] | None:
+    def pair(self, key: str) -> tuple[YamlPart, YamlPart] | None:
         """The one pair with this key. Raises CannotEditError where it stands twice."""
         found = [pair for pair in self.pairs if pair[0].kind == SCALAR and pair[0].value == key]
         if len(found) > 1:
@@ -47,11 +47,11 @@ class Part:
         return found[0] if found else None
 
 
-def plain(root: Part) -> Any:
+def plain(root: YamlPart) -> Any:
     """What the file says, for comparing it with another: aliases resolved, and merged in (<<) what is to be."""
     anchors: dict[str, Any] = {}
 
-    def read(part: Part) -> Any:
+    def read(part: YamlPart) -> Any:
         value: Any
         if part.kind == ALIAS:
             if part.value not in anchors:

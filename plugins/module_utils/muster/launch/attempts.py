@@ -15,7 +15,7 @@ from ..verdict.check import Check
 from ..verdict.finding import Finding, add_up
 from ..verdict.words import few, plural
 from .endings import CHECKS as ENDINGS
-from .endings import Ending
+from .endings import Ending, has_failed
 from .failure import first_failure
 from .plan import PORTS
 from .tracebacks import exception_line
@@ -55,8 +55,6 @@ FUTILE = 3  # attempts in a row without a newer checkpoint
 IDLE_MIB = 1024
 LEASES = 2  # a look that was under way when the supervisor gave a node up can have renewed its lease once more
 SLACK = 5.0  # seconds for a node to see that its lease is over, and for systemd behind SIGKILL
-# What ends a launch for a reason that no further attempt changes, or by somebody's word.
-FINAL = {Ending.FINISHED, Ending.INTERRUPTED, Ending.DETACHED, Ending.TAKEN}
 FRAME = re.compile(r'^ *File "(?P<file>.+)", line (?P<line>\d+)', re.MULTILINE)
 A_LAUNCH = re.compile(LAUNCH_ID.pattern.removesuffix(r"\Z"))
 
@@ -153,7 +151,7 @@ def final(record: Record, attempt: Attempt) -> bool:
     """Whether it ended in a way that has no further attempt: well, by somebody's word, or before the first began."""
     if record.decision is None:
         return attempt.number == 1
-    if record.decision.ending in FINAL:
+    if not has_failed(record.decision.ending):
         return True
     cause, _ = first_failure(record.reports, record.stop_began)
     return cause is not None and cause.ending is Ending.LIMIT

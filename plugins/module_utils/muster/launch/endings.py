@@ -156,6 +156,18 @@ NODE_WORDS = {
 UNKNOWN_WORD = NodeEnd(Ending.FAILED, "the node reports an ending that is not known here: {reason!r:.60}")
 
 
+def has_failed(ending: Decided) -> bool:
+    """Return whether the launch failed, so that its cause is searched and another attempt may help."""
+    match ending:
+        case Ending.FAILED | Ending.NODE | Ending.STALLED:
+            failed = True
+        case Ending.FINISHED | Ending.INTERRUPTED | Ending.DETACHED | Ending.TAKEN:
+            failed = False
+        case other:
+            never(other)
+    return failed
+
+
 def never(value: NoReturn) -> NoReturn:
-    """Behind the last case of a match: mypy finds the ending that has none."""
+    """Exhaustiveness guard for `match`: mypy names each place that has no case for an ending."""
     raise AssertionError(f"no case for {value}")

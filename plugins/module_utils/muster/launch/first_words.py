@@ -3,18 +3,31 @@ the launch's own supervisor judges it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+from ..verdict.reading import Limits, read_one
 from . import launchers
-from .answers import MOST_PART, Reading, number, word
+from .answers import is_local, of_ranks
 from .failure import NodeReport, first_failure
+from .messages import MOST_PART, MOST_RANKS, ErrorFile, Number, RankState, Result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .failure import Failure
 
-MOST_RANKS = 1024  # of one node
+Ranks = Annotated[list[int], Limits(most=MOST_RANKS, whole=True)]
+LogEnd = Annotated[str, Limits(most=MOST_PART, raw=True)]
+
+
+class LastWords(TypedDict):
+    """What a node keeps of an end. stderr: of each rank, by local rank."""
+
+    result: Result | None
+    ranks: Annotated[list[RankState], Limits(most=MOST_RANKS)]
+    errors: Annotated[dict[str, ErrorFile], Limits(most=MOST_RANKS)]
+    agent: LogEnd
+    stderr: Annotated[dict[str, LogEnd], Limits(most=MOST_RANKS)]
 
 
 def first(
@@ -32,25 +45,21 @@ def first(
 
 def report_of(node: str, one: Mapping[str, Any], answer: Mapping[str, Any]) -> NodeReport | None:
     """What can be used of it; None where the node has nothing to say of how it failed."""
-    failed, ranks = one.get("failed"), one.get("ranks")
-    if not isinstance(failed, dict) or not isinstance(ranks, list):
+    failed, ranks = one.get("failed"), read_one(Ranks, one.get("ranks"))
+    if not isinstance(failed, dict) or not ranks:
         return None
-    if not 0 < len(ranks) <= MOST_RANKS or not all(isinstance(rank, int) for rank in ranks):
-        return None
-    read = Reading({**failed, "result": one.get("result")}, ranks)
-    stderr = failed.get("stderr")
-    texts = stderr.items() if isinstance(stderr, dict) else ()
-    received = number(answer.get("received")) or 0.0
-    clock = number(answer.get("clock"))
+    last, _ = of_ranks(LastWords, {**failed, "result": one.get("result")}, ranks)
+    received = read_one(Number, answer.get("received")) or 0.0
+    clock = read_one(Number, answer.get("clock"))
     return NodeReport(
         node,
         last_answer=received,
         clock_offset=0.0 if clock is None else clock - received,
-        ended=read.result(),
-        ranks=read.ranks(),
+        ended=last["result"],
+        ranks=last["ranks"],
         first_rank=ranks[0],
-        errors=read.errors(),
-        agent_log=word(failed.get("agent"), MOST_PART) or "",
-        stderr={local: text for local, text in texts if read.local(local) and word(text, MOST_PART)},
+        errors=last["errors"],
+        agent_log=last["agent"],
+        stderr={local: text for local, text in last["stderr"].items() if is_local(local, ranks) and text},
         launcher=launchers.spoken(str(one.get("launcher") or launchers.TORCHRUN.name)),
     )

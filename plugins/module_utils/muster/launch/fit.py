@@ -6,14 +6,14 @@ looked at.
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+import re
+from typing import Annotated, Any, TypedDict
 
-from .answers import UnusableError, number, whole, word
+from ..verdict import reading
 from .unit import LAUNCH_ID
 
-MOST_GPUS = 64
-MOST_PATH = 4096
-MOST_RUNNING = 100
+# It becomes a variable of the ranks: a path, and no other text.
+A_PATH = reading.Limits(pattern=re.compile(r"/.{0,4095}"), most=4096, raw=True)
 
 
 class FitRequest(TypedDict):
@@ -32,56 +32,30 @@ class FitRequest(TypedDict):
 class GpuUse(TypedDict):
     """uncorrected: memory errors since the driver was loaded."""
 
-    index: int
-    used_mib: int
-    uncorrected: int
+    index: reading.Count
+    used_mib: reading.Count
+    uncorrected: reading.Count
 
 
 class Checkpoint(TypedDict):
     """A complete one. time: when it was written, by the clock of the file system."""
 
-    path: str
+    path: Annotated[str, A_PATH]
     time: float
 
 
 class Fit(TypedDict):
     """running: earlier attempts that have not ended there. gpu_error: why there is nothing about GPUs."""
 
-    running: list[str]
-    gpus: list[GpuUse]
-    gpu_error: str
+    running: Annotated[list[Annotated[str, reading.Limits(pattern=LAUNCH_ID)]], reading.Limits(needed=True)]
+    gpus: Annotated[list[GpuUse], reading.Limits(most=64, whole=True, needed=True)]
+    gpu_error: Annotated[str, reading.Limits(instead="")]
     checkpoint: Checkpoint | None
 
 
 def read(data: Any) -> Fit:
     """Raises UnusableError."""
-    if (
-        not isinstance(data, dict)
-        or not isinstance(data.get("gpus"), list)
-        or not isinstance(data.get("running"), list)
-    ):
-        raise UnusableError("it is no look between two attempts")
-    return {
-        "running": [one for one in data["running"][:MOST_RUNNING] if isinstance(one, str) and LAUNCH_ID.match(one)],
-        "gpus": [gpu(one) for one in data["gpus"][:MOST_GPUS]],
-        "gpu_error": word(data.get("gpu_error"), 400) or "",
-        "checkpoint": checkpoint(data.get("checkpoint")),
-    }
-
-
-def gpu(given: Any) -> GpuUse:
-    known = given if isinstance(given, dict) else {}
-    index, used, errors = (whole(known.get(name)) for name in ("index", "used_mib", "uncorrected"))
-    if index is None or used is None or errors is None:
-        raise UnusableError("a GPU of it has no numbers")
-    return {"index": index, "used_mib": used, "uncorrected": errors}
-
-
-def checkpoint(given: Any) -> Checkpoint | None:
-    """It becomes a variable of the ranks: a path, and no other text."""
-    if not isinstance(given, dict):
-        return None
-    path, time = word(given.get("path"), MOST_PATH), number(given.get("time"))
-    if path is None or time is None or not path.startswith("/") or not path.isprintable():
-        return None
-    return {"path": path, "time": time}
+    fit, _ = reading.read(Fit, data)
+    if fit["checkpoint"] and not fit["checkpoint"]["path"].isprintable():
+        fit["checkpoint"] = None
+    return fit

@@ -5,20 +5,34 @@ Times in seconds; those of a node on its own clock, as they are called.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+import re
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+from ..verdict.reading import Count, Flag, Limits, Word
 
 if TYPE_CHECKING:
     from .data import DataFacts
     from .reservation import Holder, Occupied, Reserved
 
 
-class Identity(TypedDict):
-    """identity: who the controller logs in as there. launch_user: whether that account launches for itself."""
+ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
+MOST_PART = 8 * 1024 * 1024  # characters of one part of a log
+MOST_RANKS = 4096  # and parts of their logs, of one node
 
-    uid: int
-    gid: int
-    name: str
-    launch_user: bool
+Amount = Annotated[int, Limits(least=0, below=2**64)]  # some file servers say that they have nearly as many bytes
+Number = Annotated[float, Limits(least=-(2**53), below=2**53)]
+Sentence = Annotated[str, Limits(most=800)]
+Written = Annotated[str, Limits(most=256 * 1024, raw=True)]  # by a rank, into its error file
+
+
+class Identity(TypedDict):
+    """identity: who the controller logs in as there. name: it becomes part of paths. launch_user: whether that account
+    launches for itself."""
+
+    uid: Count
+    gid: Count
+    name: Annotated[str, Limits(pattern=ACCOUNT, instead="")]
+    launch_user: Flag
 
 
 # ---------------------------------------------------------------- prepare
@@ -70,20 +84,23 @@ class CacheFacts(TypedDict):
 class DiskFacts(TypedDict):
     """path: the nearest folder that exists. free, total: bytes. inodes_free: None where there are no inodes."""
 
-    path: str
-    free: int
-    total: int
-    inodes_free: int | None
-    read_only: bool
+    path: Annotated[str, Limits(most=4096, instead="")]
+    free: Amount
+    total: Amount
+    inodes_free: Annotated[int | None, Limits(least=0, instead=None)]
+    read_only: Flag
 
 
 class ProcessFacts(TypedDict):
     """pid: None where it cannot be seen; the texts are empty where they are not known."""
 
-    pid: int | None
-    command: str
-    user: str
-    unit: str
+    pid: Annotated[int | None, Limits(least=0, instead=None)]
+    command: Word
+    user: Word
+    unit: Word
+
+
+NOBODY: ProcessFacts = {"pid": None, "command": "", "user": "", "unit": ""}
 
 
 class PortFacts(TypedDict):
@@ -235,7 +252,7 @@ class PeersRequest(TypedDict):
 class Started(TypedDict):
     """reserved: how far the launch has come with its seats; None where it was not started. pruned: earlier launches
     whose logs were removed, and their bytes. project: the digest of the launch's copy, "" without one. record: the node
-    as it was then, as it says (diagnosis/reading.py reads it); None where it was not started."""
+    as it was then, as it says (verdict/reading.py reads it); None where it was not started."""
 
     started: bool
     error: str
@@ -296,38 +313,53 @@ class LogPart(TypedDict):
     """Bytes of a log from `begin` to `offset`: `gap` bytes that are left out, since the log had its limit, and then
     those of `text`. more: whether there is more behind it."""
 
-    begin: int
-    gap: int
-    offset: int
-    text: str
-    more: bool
+    begin: Count
+    gap: Count
+    offset: Count
+    text: Annotated[str, Limits(most=MOST_PART, raw=True)]
+    more: Flag
 
 
 class Logs(TypedDict):
     """By log: "agent", or "LOCAL_RANK/stdout" and "LOCAL_RANK/stderr"."""
 
-    logs: dict[str, LogPart]
+    logs: Annotated[dict[str, LogPart], Limits(most=MOST_RANKS)]
 
 
 class Result(TypedDict, total=False):
     """How the unit's main process ended: a word of endings.NODE_WORDS, unless the node knows others."""
 
-    reason: str
-    code: int
-    error: str
-    ended_at: float
+    reason: Annotated[str, Limits(most=200, pattern=re.compile(".+"))]
+    code: Annotated[int, Limits(least=-1024, below=2**53)]
+    error: Word
+    ended_at: Number
 
 
 class RankState(TypedDict, total=False):
     """gone_at: None while it runs. state: the kernel's letter, "" for gone. wchan: where in the kernel it waits."""
 
     rank: int
-    local_rank: int
-    pid: int
-    gone_at: float | None
-    state: str
-    cpu: float
-    wchan: str
+    local_rank: Count
+    pid: Annotated[int, Limits(least=0, instead=0)]
+    gone_at: Number | None
+    state: Annotated[str, Limits(most=1, instead="")]
+    cpu: Annotated[float, Limits(instead=0.0)]
+    wchan: Word
+
+
+class Uncaught(TypedDict):
+    py_callstack: Written
+
+
+class ErrorMessage(TypedDict, total=False):
+    extraInfo: Uncaught
+    message: Written
+
+
+class ErrorFile(TypedDict):
+    """What torch's error file says, in the shapes that it has."""
+
+    message: Written | ErrorMessage
 
 
 class Sample(TypedDict):
@@ -336,31 +368,34 @@ class Sample(TypedDict):
     has begun in the group of all ranks; None where that is not known. operation: the newest. begun: that one has begun
     on a GPU, and not ended."""
 
-    local_rank: int
-    state: str
-    cpu: float
-    switches: int
-    stack: list[str]
-    sequence: int | None
-    operation: str
-    begun: bool
+    local_rank: Count
+    state: Annotated[str, Limits(pattern=re.compile("."))]
+    cpu: Number
+    switches: Count
+    stack: Annotated[list[Annotated[str, Limits(most=200)]], Limits(most=10, instead=[])]
+    sequence: Annotated[int | None, Limits(least=0, instead=None)]
+    operation: Word
+    begun: Flag
 
 
 class Samples(TypedDict):
     """Of the ranks of a node. age: seconds since they were taken."""
 
-    number: int
-    age: float
-    ranks: list[Sample]
+    number: Count
+    age: Number
+    ranks: Annotated[list[Sample], Limits(most=MOST_RANKS)]
 
 
 class RanksEnd(TypedDict):
     """The ranks were told to end, since somebody asked for it or the time is up: seconds that they have in all, and
     that are left."""
 
-    reason: str
-    seconds: float
-    left: float
+    reason: Annotated[str, Limits(most=200, pattern=re.compile(".+"))]
+    seconds: Number
+    left: Number
+
+
+Unit = Annotated[dict[str, Annotated[str, Limits(most=200)]], Limits(needed=True)]  # as systemd shows it
 
 
 class Look(Logs):
@@ -371,23 +406,23 @@ class Look(Logs):
     samples: None where there are no new ones.
     """
 
-    unit: dict[str, str]
+    unit: Unit
     result: Result | None
-    ranks: list[RankState]
-    errors: dict[str, Any]
-    notes: list[str]
+    ranks: Annotated[list[RankState], Limits(most=MOST_RANKS)]
+    errors: Annotated[dict[str, ErrorFile], Limits(most=MOST_RANKS)]
+    notes: Annotated[list[Sentence], Limits(most=20)]
     disk: DiskFacts
-    clock: float
+    clock: Number
     ending: RanksEnd | None
     samples: Samples | None
 
 
 class LastLook(Look):
     """stop: unit_before: as it was before it was stopped. error: "" where it is over. clean: nothing is left. record:
-    of the node behind the end, as it says (diagnosis/reading.py reads it)."""
+    of the node behind the end, as it says (verdict/reading.py reads it)."""
 
-    unit_before: dict[str, str]
-    error: str
-    leftovers: list[ProcessFacts]
-    clean: bool
+    unit_before: Unit
+    error: Annotated[str, Limits(most=800, instead="")]
+    leftovers: Annotated[list[Annotated[ProcessFacts, Limits(instead=NOBODY)]], Limits(most=100)]
+    clean: Flag
     record: Any

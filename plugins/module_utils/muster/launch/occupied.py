@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..gpu_info import screen
-from ..gpu_info.processes import keeps_ready
-from ..gpu_info.screen import is_screen
+from ..gpu_info import processes
+from ..gpu_info.processes import is_screen, keeps_ready
 from ..verdict.check import Check
 from ..verdict.commands import on_node, playbook
 from ..verdict.masking import masked_command
@@ -31,7 +30,7 @@ TAKEN = Check(
     fix="Wait for it with launch_wait, share with it with launch_shared, or stop it",
 )
 WAIT_OR_SHARE = "Wait for it with -e launch_wait=true, or share with it with -e launch_shared=true. Look at it with"
-BESIDE_A_SCREEN = f"Compute beside it with -e launch_shared=true, or do without it. {screen.HOW}"
+BESIDE_A_SCREEN = f"Compute beside it with -e launch_shared=true, or do without it. {processes.SCREEN_HOW}"
 # By the name that the kernel keeps: the Multi-Process Service, whose clients are listed by themselves.
 SERVES = "nvidia-cuda-mps"
 
@@ -71,7 +70,7 @@ def taken(
         else:
             fix = WAIT_OR_SHARE
             if is_screen(holder["name"]) and not holder["launch_id"]:
-                fix, command = BESIDE_A_SCREEN, screen.END
+                fix, command = BESIDE_A_SCREEN, processes.SCREEN_END
             yield TAKEN.fail(node, f"{describe(holder)} has {named(things)}", fix, command, observed=who)
 
 

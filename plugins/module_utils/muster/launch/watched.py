@@ -9,12 +9,12 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..network.ssh_mesh import Attempt, Member, refusals
+from ..network.ssh_mesh import LoginAttempt, MeshMember, refusals
 from ..verdict.check import Check
 from ..verdict.commands import playbook
 from ..verdict.finding import STATUSES, Evidence, Finding, add_up, fix_with, with_fix
 from ..verdict.printable import printable
-from .answers import UnusableError, whole, word
+from ..verdict.reading import Count, UnusableError, read_one
 from .attempts import NO_WATCHER, WITHOUT_WATCHER
 from .catalogue import CATALOGUE
 from .outcome import CLUSTER
@@ -23,7 +23,7 @@ from .unit import LAUNCH_ID, is_launch_id
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from ..verdict.finding import FindingShape, Fix, Verdict
+    from ..verdict.finding import FindingFix, FindingShape, Verdict
     from .manager import Whose
 
 WATCHER = Check(
@@ -83,9 +83,8 @@ def unreached(head: str, user: str, tried: Mapping[str, Mapping[str, Any]], node
     found = []
     for name, address in nodes.items():
         one = tried.get(name, {})
-        code = whole(one.get("code"))
-        said = word(one.get("said"), MOST_TEXT) or "" if one.get("said") else ""
-        attempt = Attempt(Member(name, address), 255 if code is None else code, said, "")
+        code, said = read_one(Count, one.get("code")), read_one(str, one.get("said")) or ""
+        attempt = LoginAttempt(MeshMember(name, address), 255 if code is None else code, said, "")
         for why in refusals(user, [attempt]):
             text = (
                 f"{user} cannot log in here from {head}, whose watcher would begin attempts: {why.partition(': ')[2]}"
@@ -146,7 +145,7 @@ class Watcher:
         return Word(
             alive=data.get("alive") is True,
             known=True,
-            first=whole(state.get("first")) or 0,
+            first=read_one(Count, state.get("first")) or 0,
             said=[self.quoted(one) for one in _list(state.get("said"), MOST_SAID)],
             attempts=[_attempt(one) for one in _list(state.get("attempts"), MOST_ATTEMPTS)],
             running=state.get("running") is True,
@@ -202,7 +201,7 @@ class Watcher:
         source = f"{self.who}: {_words(given.get('source'))}"
         return Evidence(source=source, text=_text(given.get("text"), MOST_EVIDENCE))
 
-    def fix(self, identity: str, given: Any) -> Fix:
+    def fix(self, identity: str, given: Any) -> FindingFix:
         """This controller's own for such a finding, or the log here that the finding names."""
         log = A_LOG.fullmatch(str(given.get("command"))) if isinstance(given, dict) else None
         if log and (log["node"] is None or log["node"] in self.nodes):
@@ -215,7 +214,7 @@ def _attempt(one: Any) -> dict[str, Any]:
     if not isinstance(one, dict) or not is_launch_id(one.get("launch_id")):
         raise UnusableError("an attempt of it has no id")
     return {
-        "number": whole(one.get("number")) or 0,
+        "number": read_one(Count, one.get("number")) or 0,
         "launch_id": one["launch_id"],
         "plan": one.get("plan") if isinstance(one.get("plan"), str) else "",
     }

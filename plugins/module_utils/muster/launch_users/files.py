@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from .model import GROUP, NO_LIMIT, SEATS, Record, Recorded, User
+from .model import GROUP, NO_LIMIT, SEATS, LaunchUser, Record, Recorded
 from .request import numbers, size
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def profile_text() -> str:
     return HEAD + (f'case " $(id -nG 2>/dev/null) " in\n  *" {GROUP} "*) PATH="$PATH:{FOLDER}" ;;\nesac\n')
 
 
-def limits_text(users: Iterable[User]) -> str:
+def limits_text(users: Iterable[LaunchUser]) -> str:
     """For logins, and for user managers: PAM sets these after what systemd has set (systemd-user, pam_limits)."""
     lines = []
     for user in users:
@@ -54,7 +54,7 @@ def limits_text(users: Iterable[User]) -> str:
     return HEAD + "".join(f"{line}\n" for line in lines)
 
 
-def user_conf_text(users: Iterable[User]) -> str:
+def user_conf_text(users: Iterable[LaunchUser]) -> str:
     """What user managers give to their units: of open files they have 1024, whatever they may have themselves, and the
     file holds for all of them (systemd-user.conf)."""
     limits = [numbers(user.nofile) for user in users]
@@ -62,15 +62,15 @@ def user_conf_text(users: Iterable[User]) -> str:
     return HEAD + f"[Manager]\nDefaultLimitNOFILE={soft:.0f}:{hard:.0f}\n"
 
 
-def manager_text(user: User) -> str:
+def manager_text(user: LaunchUser) -> str:
     return HEAD + f"[Service]\nLimitMEMLOCK={user.memlock}\nLimitNOFILE={user.nofile}\n"
 
 
-def slice_text(user: User) -> str:
+def slice_text(user: LaunchUser) -> str:
     return HEAD + f"[Slice]\nTasksMax={user.tasks}\n"
 
 
-def of_users(users: Mapping[int, User]) -> dict[str, str]:
+def of_users(users: Mapping[int, LaunchUser]) -> dict[str, str]:
     """The files of each account alone, by uid."""
     texts = {}
     for uid, user in users.items():
@@ -103,7 +103,7 @@ def record_of(text: str) -> Record:
         given: dict[str, Any] = json.loads(text) if text else {}
         users = {
             name: Recorded(
-                User(name, entry["memlock"], entry["nofile"], entry["tasks"]),
+                LaunchUser(name, entry["memlock"], entry["nofile"], entry["tasks"]),
                 int(entry["uid"]),
                 bool(entry["member"]),
                 bool(entry["linger"]),

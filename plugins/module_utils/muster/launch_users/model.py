@@ -19,7 +19,7 @@ Limit = tuple[float, float]  # soft and hard
 
 
 @dataclass(frozen=True)
-class User:
+class LaunchUser:
     """memlock: bytes with K, M, G or T, or infinity. nofile: one number, or soft:hard. tasks: of the account."""
 
     name: str
@@ -29,17 +29,17 @@ class User:
 
 
 @dataclass(frozen=True)
-class Request:
+class LaunchUsersRequest:
     """The node as described. root: where each has a folder of their own. gpus: as the inventory says."""
 
-    users: tuple[User, ...] = ()
+    users: tuple[LaunchUser, ...] = ()
     root: str = "/var/lib/muster/users"
     torchrun: str = ""
     gpus: int = 0
 
 
 @dataclass(frozen=True)
-class Manager:
+class UserManager:
     """A user manager that runs. started: seconds of the wall clock. unit_nofile: open files that its units may have."""
 
     started: float
@@ -62,7 +62,7 @@ class SeenUser:
     member: bool = False
     linger: bool = False
     folder_owner: str = ""
-    manager: Manager | None = None
+    manager: UserManager | None = None
     launches: Sequence[str] = ()
     busy: Sequence[str] = ()
     torchrun: bool | None = None
@@ -72,7 +72,7 @@ class SeenUser:
 class Recorded:
     """What we have done for an account. member, linger: whether that was not there before."""
 
-    user: User
+    user: LaunchUser
     uid: int
     member: bool
     linger: bool
@@ -87,7 +87,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Seen:
+class LaunchUsersState:
     """The node as it is.
 
     files: text by path; what is missing is not in it. changed: when they were, in seconds of the wall clock. link:
@@ -108,7 +108,7 @@ class Seen:
 
 
 @dataclass
-class Plan:
+class LaunchUsersPlan:
     """What to do, in this order. files: a text, or None for one that goes. record: what to note before and after.
 
     problems are not ours to fix: they fail the node always. notes: what is left as it is, and why.

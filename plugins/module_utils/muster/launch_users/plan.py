@@ -6,15 +6,29 @@ from typing import TYPE_CHECKING
 
 from ..verdict.commands import shell
 from . import files
-from .limits import judge_manager
-from .model import CAP_SYS_RESOURCE, GROUP, RECORD, SEATS_MODE, Plan, Record, Recorded, Request, Seen, SeenUser, User
+from .model import (
+    CAP_SYS_RESOURCE,
+    GROUP,
+    RECORD,
+    SEATS_MODE,
+    LaunchUser,
+    LaunchUsersPlan,
+    LaunchUsersRequest,
+    LaunchUsersState,
+    Record,
+    Recorded,
+    SeenUser,
+)
+from .request import numbers, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+    from .model import Limit, UserManager
 
 
-def make_plan(request: Request, seen: Seen) -> Plan:
-    plan = Plan()
+def make_plan(request: LaunchUsersRequest, seen: LaunchUsersState) -> LaunchUsersPlan:
+    plan = LaunchUsersPlan()
     _problems(plan, request, seen)
     if plan.problems:
         return plan
@@ -42,7 +56,7 @@ def make_plan(request: Request, seen: Seen) -> Plan:
     return plan
 
 
-def _problems(plan: Plan, request: Request, seen: Seen) -> None:
+def _problems(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUsersState) -> None:
     if request.users and seen.unsafe:
         plan.problems.append(
             f"{request.root} cannot hold the folders of launch users: {seen.unsafe}; set cluster_users_root to a folder"
@@ -69,7 +83,7 @@ def _problems(plan: Plan, request: Request, seen: Seen) -> None:
             )
 
 
-def _kept(plan: Plan, request: Request, seen: Seen) -> Iterable[User]:
+def _kept(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUsersState) -> Iterable[LaunchUser]:
     """Those who are not in the list any more, and whose launch runs."""
     requested = {user.name for user in request.users}
     for name, entry in seen.record.users.items():
@@ -82,7 +96,7 @@ def _kept(plan: Plan, request: Request, seen: Seen) -> Iterable[User]:
             yield entry.user
 
 
-def _record(users: Iterable[User], seen: Seen) -> Record:
+def _record(users: Iterable[LaunchUser], seen: LaunchUsersState) -> Record:
     found = {}
     for user in users:
         there, ours = seen.users[user.name], seen.record.users.get(user.name)
@@ -95,13 +109,19 @@ def _record(users: Iterable[User], seen: Seen) -> Record:
     return Record(found, bool(found) and (seen.record.group or not seen.group))
 
 
-def _join(plan: Plan, user: User, there: SeenUser) -> None:
+def _join(plan: LaunchUsersPlan, user: LaunchUser, there: SeenUser) -> None:
     if not there.member:
         plan.join.append(user.name)
         plan.differs(f"{user.name} is not in the group {GROUP}", f"{user.name} in {GROUP}", "no", "yes")
 
 
-def _files(plan: Plan, request: Request, seen: Seen, users: list[User], leaving: Iterable[Recorded]) -> None:
+def _files(
+    plan: LaunchUsersPlan,
+    request: LaunchUsersRequest,
+    seen: LaunchUsersState,
+    users: list[LaunchUser],
+    leaving: Iterable[Recorded],
+) -> None:
     texts = files.of_users({seen.users[user.name].uid or 0: user for user in users})
     obsolete = [
         pattern.format(entry.uid)
@@ -142,7 +162,7 @@ def _files(plan: Plan, request: Request, seen: Seen, users: list[User], leaving:
         )
 
 
-def _seats(plan: Plan, request: Request, seen: Seen, users: list[User]) -> None:
+def _seats(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUsersState, users: list[LaunchUser]) -> None:
     if not users:
         return
     wanted = {"": f"root:{GROUP} {SEATS_MODE:04o}"}
@@ -154,7 +174,7 @@ def _seats(plan: Plan, request: Request, seen: Seen, users: list[User]) -> None:
         plan.differs(f"seats that launch users cannot take: {names}", "seats", f"not so: {names}", "open to the group")
 
 
-def _account(plan: Plan, request: Request, seen: Seen, user: User) -> None:
+def _account(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUsersState, user: LaunchUser) -> None:
     there = seen.users[user.name]
     folder = f"{request.root}/{user.name}"
     if not there.folder_owner:
@@ -166,7 +186,7 @@ def _account(plan: Plan, request: Request, seen: Seen, user: User) -> None:
     judge_manager(plan, seen, user)
 
 
-def _leave(plan: Plan, request: Request, entry: Recorded, there: SeenUser) -> None:
+def _leave(plan: LaunchUsersPlan, request: LaunchUsersRequest, entry: Recorded, there: SeenUser) -> None:
     name = entry.user.name
     plan.differs(f"{name} may launch, and is not in launch_users any more", f"{name} may launch", "yes", "no")
     if entry.member and there.member:
@@ -176,3 +196,58 @@ def _leave(plan: Plan, request: Request, entry: Recorded, there: SeenUser) -> No
     if there.folder_owner:
         plan.empty_folders.append(name)
         plan.notes.append(f"what {name} has in {request.root}/{name} is left to it")
+
+
+def judge_manager(plan: LaunchUsersPlan, seen: LaunchUsersState, user: LaunchUser) -> None:
+    """Have the manager start anew where that helps and harms nobody; say what stays otherwise."""
+    there = seen.users[user.name]
+    unit = f"user@{there.uid}.service"
+    if there.manager is None:
+        if there.linger:
+            plan.restart.append(user.name)
+            plan.differs(f"the user manager of {user.name} does not run", unit, "stopped", "runs")
+        return
+    lacks = list(lacking(user, there.manager))
+    paths = (files.MANAGER.format(there.uid), files.LIMITS, files.USER_CONF)
+    newer = [path for path in paths if path in plan.files or seen.changed.get(path, 0.0) > there.manager.started]
+    curable = ([] if there.manager.in_group else [f"is not in the group {GROUP}"]) + (lacks if newer else [])
+    if not curable:
+        if lacks:
+            plan.notes.append(f"the user manager of {user.name} {' and '.join(lacks)}: {_why(seen)}")
+        return
+    what = f"the user manager of {user.name} {' and '.join(curable)}"
+    if there.busy:
+        plan.notes.append(
+            f"{what}, and is not started anew, because {', '.join(there.busy)} of {user.name} runs: that comes with the"
+            f" next boot, or by {shell('sudo systemctl restart {unit}', unit=unit)}, which ends all that runs in it"
+        )
+        return
+    plan.restart.append(user.name)
+    plan.differs(what, unit, "; ".join(curable), "started anew")
+
+
+def _why(seen: LaunchUsersState) -> str:
+    if not seen.capabilities >> CAP_SYS_RESOURCE & 1:
+        return "this machine may not raise it (it lacks CAP_SYS_RESOURCE)"
+    return "something else on the node sets it, such as a later file in /etc/security/limits.d"
+
+
+def lacking(user: LaunchUser, manager: UserManager) -> Iterator[str]:
+    """What it has less of than requested, each continuing a sentence."""
+    memlock = size(user.memlock)
+    if _less(manager.memlock, (memlock, memlock)):
+        yield f"may lock {_shown(manager.memlock)} bytes of memory of {_shown((memlock, memlock))}"
+    if _less(manager.nofile, numbers(user.nofile)):
+        yield f"may have {_shown(manager.nofile)} open files of {_shown(numbers(user.nofile))}"
+    soft = min(numbers(user.nofile)[0], manager.nofile[1])
+    if manager.unit_nofile < soft:
+        yield f"gives its units {manager.unit_nofile:.0f} open files of {soft:.0f}"
+
+
+def _less(have: Limit, wanted: Limit) -> bool:
+    return have[0] < wanted[0] or have[1] < wanted[1]
+
+
+def _shown(limit: Limit) -> str:
+    soft, hard = ("unlimited" if one == float("inf") else f"{one:.0f}" for one in limit)
+    return soft if soft == hard else f"{soft} to {hard}"

@@ -6,7 +6,7 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
-from .model import NO_LIMIT, User
+from .model import NO_LIMIT, LaunchUser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,13 +24,13 @@ _PATTERNS = {
 }
 
 
-def users_of(entries: Any, limits: Mapping[str, str]) -> tuple[User, ...]:
+def users_of(entries: Any, limits: Mapping[str, str]) -> tuple[LaunchUser, ...]:
     """Return who is in launch_users; entries that faults() names are left out. limits: for who has none."""
     found = {}
     for entry in entries if isinstance(entries, (list, tuple)) else ():
         given = {"name": entry} if isinstance(entry, str) else entry
         if not any(_entry_faults(given)):
-            found[given["name"]] = User(**{**limits, **{key: str(value) for key, value in given.items()}})
+            found[given["name"]] = LaunchUser(**{**limits, **{key: str(value) for key, value in given.items()}})
     return tuple(found.values())
 
 

@@ -27,7 +27,7 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Account:
+class WipedAccount:
     """comment: by which an account is known that Muster has made."""
 
     name: str
@@ -35,13 +35,13 @@ class Account:
 
 
 @dataclass(frozen=True)
-class Request:
+class WipeRequest:
     trees: tuple[Tree, ...] = ()
-    account: Account | None = None
+    account: WipedAccount | None = None
 
 
 @dataclass(frozen=True)
-class SeenFile:
+class WipeFileState:
     """kind: file, link or another one. owner: its uid."""
 
     kind: str = "file"
@@ -58,25 +58,25 @@ class SeenTree:
 
 
 @dataclass(frozen=True)
-class SeenAccount:
+class WipeAccountState:
     comment: str = ""
     home: str = ""
     busy: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Seen:
+class WipeState:
     """files, trees: those that are there. units: states by name, of what is no unit of the system's own files."""
 
-    files: Mapping[str, SeenFile] = field(default_factory=dict)
+    files: Mapping[str, WipeFileState] = field(default_factory=dict)
     trees: Mapping[str, SeenTree] = field(default_factory=dict)
-    account: SeenAccount | None = None
+    account: WipeAccountState | None = None
     units: Mapping[str, str] = field(default_factory=dict)
     work: tuple[str, ...] = ()
 
 
 @dataclass
-class Plan:
+class WipePlan:
     """What goes: files, trees (names by folder), empty (the same, of empty folders), units and account.
 
     whole: folders of which nothing stays. left: what stays, a sentence each.
@@ -106,8 +106,8 @@ class Plan:
         return bool(self.shown)
 
 
-def make_plan(request: Request, seen: Seen) -> Plan:
-    plan = Plan()
+def make_plan(request: WipeRequest, seen: WipeState) -> WipePlan:
+    plan = WipePlan()
     plan.problems += [f"{one}: nothing is taken off a node under somebody's work" for one in seen.work]
     _units(plan, seen)
     for path, file in seen.files.items():
@@ -123,7 +123,7 @@ def make_plan(request: Request, seen: Seen) -> Plan:
     return plan
 
 
-def _units(plan: Plan, seen: Seen) -> None:
+def _units(plan: WipePlan, seen: WipeState) -> None:
     for name, state in seen.units.items():
         if state in ("active", "activating", "deactivating", "reloading"):
             plan.problems.append(f"the unit {name} runs: nothing is taken off a node under somebody's work")
@@ -131,7 +131,7 @@ def _units(plan: Plan, seen: Seen) -> None:
             plan.units.append(name)
 
 
-def _tree(plan: Plan, tree: Tree, there: SeenTree) -> None:
+def _tree(plan: WipePlan, tree: Tree, there: SeenTree) -> None:
     if there.foreign and tree.only:
         plan.left.append(f"{tree.path} stays, because it is not safe to work in: {there.foreign}")
         return
@@ -148,7 +148,7 @@ def _tree(plan: Plan, tree: Tree, there: SeenTree) -> None:
         plan.left.append(f"{tree.path} stays, with what {tree.keeps}: {few(stays)}")
 
 
-def _account(plan: Plan, account: Account, there: SeenAccount) -> None:
+def _account(plan: WipePlan, account: WipedAccount, there: WipeAccountState) -> None:
     if there.comment != account.comment:
         plan.left.append(f"the account {account.name} was there before Muster, and stays")
         return
@@ -160,7 +160,7 @@ def _account(plan: Plan, account: Account, there: SeenAccount) -> None:
     plan.left.append(f"{there.home} stays: what is in the home of {account.name} is people's")
 
 
-def still_there(plan: Plan) -> Iterator[str]:
+def still_there(plan: WipePlan) -> Iterator[str]:
     """Sentences for what should be gone, and is not."""
     if plan.needed:
         yield f"{few(plan.shown)} could not be taken off. Run this again"

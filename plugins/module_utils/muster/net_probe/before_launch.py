@@ -6,10 +6,11 @@ name both ends, and what is wrong. The probe of health measures more, between al
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from ..inspect.training_network import PEER_OTHER_INTERFACE
 from ..verdict.check import Check
+from ..verdict.reading import Count, Flag, Limits, UnusableError, read, read_one
 from . import links, quality, reach
 from .cluster import Cluster, untried
 
@@ -38,14 +39,6 @@ SAMPLES = 2  # of the ports that the kernel hands out: the first and the last
 IDLE, IDLE_PER_NODE = 5.0, 0.2
 FIRST_CALL = 15.0
 NO_PACKETS = 0  # losses take a third of a second to count, and stop no launch
-# Of what a node says: enough for any machine.
-MOST_INTERFACES = 500
-MOST_ADDRESSES = 200
-MOST_TEXT = 200
-MOST_SIZES = 1000
-MOST_PORT = 65535
-MOST_TRIES = 2
-LONGEST_TRY = 60.0  # seconds
 
 
 def serve_request(
@@ -155,95 +148,73 @@ def is_measured(cluster: Cluster, name: str) -> bool:
 # ---------------------------------------------------------------- what nodes answer
 
 
+Text = Annotated[str, Limits(most=200, instead="")]
+OpenPort = Annotated[int | None, Limits(least=1, below=65536, instead=None)]
+
+
+class Carrier(TypedDict):
+    addresses: Annotated[list[Text], Limits(most=200)]
+    mtu: Annotated[int | None, Limits(least=0, instead=None)]
+
+
+class ServedFacts(TypedDict):
+    """What a listener is: its process, and the ports on which it listens. holder: who has the launch's port."""
+
+    pid: Count
+    started: Count
+    port: OpenPort
+    beats: OpenPort
+    holder: Text
+    ephemeral: Annotated[list[Annotated[int, Limits(least=1, below=65536)]], Limits(most=SAMPLES, needed=True)]
+    interfaces: dict[Annotated[str, Limits(most=200)], Carrier] | None
+
+
+class Call(TypedDict):
+    error: Text
+    seconds: Annotated[float, Limits(instead=0.0)]
+    greeting: Annotated[str | None, Limits(most=200, instead=None)]
+    spoke: Annotated[bool, Limits(instead=True)]
+
+
+class Size(TypedDict):
+    mtu: Count
+    passes: Flag
+
+
+class Stream(TypedDict):
+    whole: Flag
+    acked: Count
+    seconds: Annotated[float, Limits(least=1e-9, below=60.0)]
+
+
+class LinkFacts(TypedDict, total=False):
+    """What one node saw of the way to another. sizes: where the full size did not come through."""
+
+    ports: dict[str, Call]
+    route_error: Text
+    neighbour: Text
+    way: Text
+    error: Text
+    source: Annotated[str | None, Limits(most=200, instead=None)]
+    full_size: Flag
+    pmtu: Count
+    sizes: Annotated[list[Size], Limits(most=1000)]
+    bulk: Annotated[list[Stream], Limits(most=2)]
+
+
 def read_served(data: Any) -> dict[str, Any]:
-    """What `serve` answered, as far as it is used. Raises ValueError where it is of no use."""
-    seen = data if isinstance(data, dict) else {}
-    pid, started = seen.get("pid"), seen.get("started")
-    ephemeral = seen.get("ephemeral")
-    if not _whole(pid) or not _whole(started) or not isinstance(ephemeral, list):
-        raise ValueError("it does not say what listens")
-    interfaces = seen.get("interfaces")
-    return {
-        "pid": pid,
-        "started": started,
-        "port": seen["port"] if _port(seen.get("port")) else None,
-        "beats": seen["beats"] if _port(seen.get("beats")) else None,
-        "holder": _text(seen.get("holder")),
-        "ephemeral": [port for port in ephemeral[:SAMPLES] if _port(port)],
-        "interfaces": _interfaces(interfaces) if isinstance(interfaces, dict) else None,
-        "physical": [],
-    }
+    """What `serve` answered, as far as it is used. Raises UnusableError."""
+    return {**read(ServedFacts, data)[0], "physical": []}
 
 
-def _interfaces(given: dict[Any, Any]) -> dict[str, Any]:
-    found = {}
-    for name, seen in list(given.items())[:MOST_INTERFACES]:
-        addresses = seen.get("addresses") if isinstance(seen, dict) else None
-        if isinstance(addresses, list):
-            mtu = seen.get("mtu")
-            found[_text(name)] = {
-                "addresses": [_text(address) for address in addresses[:MOST_ADDRESSES]],
-                "mtu": mtu if _whole(mtu) else None,
-            }
-    return found
-
-
-def read_called(data: Any, peers: Mapping[str, list[int]]) -> dict[str, Any]:
-    """What `links` answered of these peers and their ports. Raises ValueError where it is of no use."""
+def read_called(data: Any, peers: Mapping[str, list[int]]) -> dict[str, dict[str, LinkFacts]]:
+    """What `links` answered of these peers and their ports. Raises UnusableError."""
     seen = data.get("links") if isinstance(data, dict) else None
     if not isinstance(seen, dict):
-        raise ValueError("it does not say what became of its calls")
-    return {
-        "links": {name: _link(seen[name], ports) for name, ports in peers.items() if isinstance(seen.get(name), dict)}
-    }
-
-
-def _link(seen: dict[str, Any], ports: list[int]) -> dict[str, Any]:
-    ports_seen = seen.get("ports")
-    tried = ports_seen if isinstance(ports_seen, dict) else {}
-    sizes = seen.get("sizes")
-    link: dict[str, Any] = {
-        "ports": {str(port): _call(tried[str(port)]) for port in ports if isinstance(tried.get(str(port)), dict)},
-        **{name: _text(seen.get(name)) for name in ("route_error", "neighbour", "way", "error")},
-        "source": _text(seen.get("source")) or None,
-    }
-    if seen.get("full_size") is True and _whole(seen.get("pmtu")):
-        link.update(full_size=True, pmtu=seen["pmtu"])
-    elif isinstance(sizes, list):
-        usable = [one for one in sizes[:MOST_SIZES] if isinstance(one, dict) and _whole(one.get("mtu"))]
-        link["sizes"] = [{"mtu": one["mtu"], "passes": one.get("passes") is True} for one in usable]
-    bulk = seen.get("bulk")
-    if tries := [one for one in map(_bulk, bulk[:MOST_TRIES] if isinstance(bulk, list) else []) if one]:
-        link["bulk"] = tries
-    return link
-
-
-def _bulk(entry: Any) -> dict[str, Any] | None:
-    if not isinstance(entry, dict) or not _whole(entry.get("acked")):
-        return None
-    seconds = entry.get("seconds")
-    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 < seconds < LONGEST_TRY:
-        return None
-    return {"whole": entry.get("whole") is True, "acked": entry["acked"], "seconds": seconds}
-
-
-def _call(entry: dict[str, Any]) -> dict[str, Any]:
-    seconds, greeting = entry.get("seconds"), entry.get("greeting")
-    return {
-        "error": _text(entry.get("error")),
-        "seconds": seconds if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) else 0.0,
-        "greeting": _text(greeting) if greeting is not None else None,
-        "spoke": entry.get("spoke") is not False,
-    }
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
-
-
-def _port(value: Any) -> bool:
-    return _whole(value) and 0 < value <= MOST_PORT
-
-
-def _text(value: Any) -> str:
-    return value[:MOST_TEXT] if isinstance(value, str) else ""
+        raise UnusableError("links: expected what became of its calls")
+    links = {name: link for name in peers if (link := read_one(LinkFacts, seen.get(name))) is not None}
+    for name, link in links.items():
+        asked = map(str, peers[name])
+        link["ports"] = {port: link["ports"][port] for port in asked if port in link.get("ports", {})}
+        link["full_size"] = link["full_size"] and "pmtu" in link
+    return {"links": links}

@@ -6,7 +6,7 @@ import ipaddress
 from typing import TYPE_CHECKING, Any
 
 from ..inspect import training_network
-from ..inspect.node import Node as InspectNode
+from ..inspect.node import InspectedNode as InspectNode
 from ..verdict.check import Check
 from ..verdict.commands import on_node, playbook, shell
 from ..verdict.finding import evidence

@@ -41,7 +41,7 @@ _TOKEN = re.compile(r"\{\{.*?\}\}|[^\s#]+")
 
 
 @dataclass(frozen=True)
-class Cluster:
+class HostsRequest:
     """The nodes of the inventory in its order, which of them this one is, and what the machine calls itself."""
 
     addresses: Mapping[str, str]
@@ -54,7 +54,7 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Line:
+class HostsLine:
     """One line: `address` is empty where it names nothing. `text` holds every byte of it."""
 
     text: str
@@ -70,7 +70,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Rewrite:
+class HostsRewrite:
     """The new text, why it differs, and what stands in the way and is not ours to change."""
 
     text: str
@@ -82,16 +82,16 @@ class Rewrite:
 class _Parts:
     """The foreign lines in their order, those of the old block, and where the block stood among the foreign ones."""
 
-    foreign: list[tuple[int, Line]] = field(default_factory=list)
-    block: list[Line] = field(default_factory=list)
+    foreign: list[tuple[int, HostsLine]] = field(default_factory=list)
+    block: list[HostsLine] = field(default_factory=list)
     place: int | None = None
 
 
-def parse(text: str) -> list[Line]:
+def parse(text: str) -> list[HostsLine]:
     return [_line(each) for each in re.findall(r"[^\n]*\n|[^\n]+", text)]
 
 
-def own_names(text: str, cluster: Cluster) -> list[str]:
+def own_names(text: str, cluster: HostsRequest) -> list[str]:
     """Every name of this machine, the full one first: the first of a line is what `hostname -f` prints.
 
     A full name is only known from where an installer or an earlier run put it: the loopback lines and the own block.
@@ -111,7 +111,7 @@ def own_names(text: str, cluster: Cluster) -> list[str]:
     return sorted(dict.fromkeys(names), key=lambda name: "." not in name)
 
 
-def block_of(cluster: Cluster, names: Iterable[str]) -> list[str]:
+def block_of(cluster: HostsRequest, names: Iterable[str]) -> list[str]:
     """The lines of the managed block. A node whose name is an address needs none."""
     lines = []
     for name, address in cluster.addresses.items():
@@ -121,7 +121,7 @@ def block_of(cluster: Cluster, names: Iterable[str]) -> list[str]:
     return [f"{BEGIN}\n", *lines, f"{END}\n"]
 
 
-def rewrite(text: str, cluster: Cluster, names: Iterable[str], *, template: bool = False) -> Rewrite:
+def rewrite(text: str, cluster: HostsRequest, names: Iterable[str], *, template: bool = False) -> HostsRewrite:
     """The file as it should be. `names` are this machine's own, from own_names of the real hosts file."""
     names = list(names)
     ours = {*names, *(name.lower() for name in cluster.addresses if not _ip(name))}
@@ -146,7 +146,7 @@ def rewrite(text: str, cluster: Cluster, names: Iterable[str], *, template: bool
     after = "".join([above, *block, below])
     if after != text and not reasons:
         reasons.append("the block of the nodes is not as it was written")
-    return Rewrite(after, tuple(reasons), tuple(_problems(parts, cluster)))
+    return HostsRewrite(after, tuple(reasons), tuple(_problems(parts, cluster)))
 
 
 def forgotten(text: str, hostname: str, *, template: bool = False) -> str:
@@ -154,7 +154,7 @@ def forgotten(text: str, hostname: str, *, template: bool = False) -> str:
 
     Its own names go back to where an installer has them, so that it goes on to know itself.
     """
-    cluster = Cluster({}, "", hostname)
+    cluster = HostsRequest({}, "", hostname)
     lines = parse(text)
     if not any(_BEGIN.match(line.text) for line in lines):
         return text
@@ -174,7 +174,7 @@ def forgotten(text: str, hostname: str, *, template: bool = False) -> str:
     return "".join(kept)
 
 
-def misled(cluster: Cluster, names: Iterable[str], answers: Mapping[str, Iterable[str]]) -> list[str]:
+def misled(cluster: HostsRequest, names: Iterable[str], answers: Mapping[str, Iterable[str]]) -> list[str]:
     """What the node's resolver says that it must not say. `answers` holds the addresses of every name it was asked."""
     wanted = {name.lower(): address for name, address in cluster.addresses.items() if not _ip(name)}
     wanted.update(dict.fromkeys(names, cluster.own_address))
@@ -217,14 +217,14 @@ def _modules(text: str) -> list[str]:
     return entries
 
 
-def _line(text: str) -> Line:
+def _line(text: str) -> HostsLine:
     tokens = [match.group() for match in _TOKEN.finditer(text.partition("#")[0])]
     if text.lstrip().startswith(("{#", "{%")) or not tokens or _ip(tokens[0]) is None:
-        return Line(text)
-    return Line(text, tokens[0], tuple(tokens[1:]))
+        return HostsLine(text)
+    return HostsLine(text, tokens[0], tuple(tokens[1:]))
 
 
-def _calls_itself(cluster: Cluster, name: str) -> bool:
+def _calls_itself(cluster: HostsRequest, name: str) -> bool:
     """Whether the machine's hostname is this name, or its first part with any domain."""
     hostname = cluster.hostname.lower()
     short = hostname.partition(".")[0]
@@ -235,12 +235,12 @@ def _plain(name: str) -> str:
     return re.sub(r"\s", "", name).lower()
 
 
-def _divide(lines: list[Line], ours: set[str]) -> _Parts:
+def _divide(lines: list[HostsLine], ours: set[str]) -> _Parts:
     """Tell the foreign lines from those of our block, of which a hand may have removed one end, or made two."""
     parts = _Parts()
     ours = {name.lower() for name in ours}
 
-    def may_be_ours(line: Line) -> bool:
+    def may_be_ours(line: HostsLine) -> bool:
         return bool(line.names) and all(name.lower() in ours for name in line.names) and not line.loopback
 
     inside = False
@@ -262,7 +262,7 @@ def _divide(lines: list[Line], ours: set[str]) -> _Parts:
     return parts
 
 
-def _closed(rest: list[Line]) -> bool:
+def _closed(rest: list[HostsLine]) -> bool:
     """Whether the block that is open here has an end of its own."""
     for line in rest:
         if _END.match(line.text):
@@ -272,7 +272,7 @@ def _closed(rest: list[Line]) -> bool:
     return False
 
 
-def _without(line: Line, taken: list[str]) -> str:
+def _without(line: HostsLine, taken: list[str]) -> str:
     """The line without these names; only its comment, when no name is left; nothing without that either."""
     content, mark, comment = line.text.partition("#")
     if len(taken) == len(line.names):
@@ -296,7 +296,7 @@ def _changes(before: list[str], after: list[str]) -> list[str]:
     return sentences
 
 
-def _problems(parts: _Parts, cluster: Cluster) -> Iterable[str]:
+def _problems(parts: _Parts, cluster: HostsRequest) -> Iterable[str]:
     wanted = {name.lower(): address for name, address in cluster.addresses.items() if not _ip(name)}
     for number, line in parts.foreign:
         if not line.address or line.loopback:

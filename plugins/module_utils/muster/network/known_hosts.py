@@ -24,7 +24,7 @@ LABEL = re.compile(r"\smuster:(\S+)\s*$")
 
 
 @dataclass(frozen=True)
-class Key:
+class HostKey:
     """A public key as its type and its base64."""
 
     type: str
@@ -37,11 +37,11 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Entry:
+class KnownHostsEntry:
     """A line of a known_hosts file. marker: @revoked, @cert-authority or nothing."""
 
     hosts: str
-    key: Key
+    key: HostKey
     marker: str = ""
     file: str = ""
     line: str = ""
@@ -80,7 +80,7 @@ def host_name(hostname: str, port: int, alias: str = "") -> str:
     return hostname.lower() if port == 22 else f"[{hostname.lower()}]:{port}"
 
 
-def key_of(text: str) -> Key | None:
+def key_of(text: str) -> HostKey | None:
     """The key in a public key line (type, base64, and perhaps a comment)."""
     words = text.split()
     if len(words) < 2:
@@ -90,31 +90,31 @@ def key_of(text: str) -> Key | None:
     except (ValueError, binascii.Error):
         return None
     # The blob says its type itself, behind four bytes of length.
-    return Key(words[0], words[1]) if blob[4 : 4 + len(words[0])] == words[0].encode() else None
+    return HostKey(words[0], words[1]) if blob[4 : 4 + len(words[0])] == words[0].encode() else None
 
 
-def entry_of(line: str, file: str = "") -> Entry | None:
+def entry_of(line: str, file: str = "") -> KnownHostsEntry | None:
     """What a line says; nothing for comments and lines that cannot be read."""
     words = line.split()
     marker = words.pop(0) if words and words[0].startswith("@") else ""
     if len(words) < 3 or words[0].startswith("#"):
         return None
     key = key_of(f"{words[1]} {words[2]}")
-    return Entry(words[0], key, marker, file, line) if key else None
+    return KnownHostsEntry(words[0], key, marker, file, line) if key else None
 
 
-def entries(text: str, file: str = "") -> list[Entry]:
+def entries(text: str, file: str = "") -> list[KnownHostsEntry]:
     return [entry for line in text.splitlines() for entry in [entry_of(line, file)] if entry]
 
 
-def pinned(text: str, node: str, host: str, key: Key, *, replace: bool = False) -> str:
+def pinned(text: str, node: str, host: str, key: HostKey, *, replace: bool = False) -> str:
     """The text with the key pinned. Our lines of older addresses of the node go; `replace`: so do its other keys."""
     kept = "".join(_kept(line, node, host, key, replace) for line in text.splitlines(keepends=True) or [HEAD])
     end = "" if not kept or kept.endswith("\n") else "\n"
     return f"{kept}{end}{host} {key.type} {key.text} muster:{node}\n"
 
 
-def _kept(line: str, node: str, host: str, key: Key, replace: bool) -> str:
+def _kept(line: str, node: str, host: str, key: HostKey, replace: bool) -> str:
     entry = entry_of(line)
     if entry is None or entry.marker:
         return line
@@ -123,7 +123,7 @@ def _kept(line: str, node: str, host: str, key: Key, replace: bool) -> str:
     return _without(line, entry, host) if replace or entry.key == key else line
 
 
-def _without(line: str, entry: Entry, host: str) -> str:
+def _without(line: str, entry: KnownHostsEntry, host: str) -> str:
     """The line without this host: nothing, when it named no other. A wildcard is not ours to take away."""
     if entry.hosts.startswith("|1|"):
         return ""

@@ -13,7 +13,7 @@ _OWNER = re.compile(r'\("(?P<name>.*?)",pid=(?P<pid>\d+),fd=\d+\)')
 
 
 @dataclass(frozen=True)
-class Listener:
+class ListeningSocket:
     """One socket.
 
     address: as ss prints it, without brackets and interface; "*" takes IPv4 and IPv6. process: the names of those that
@@ -35,7 +35,7 @@ class Listener:
         return self.address != "*" and _ip(self.address).is_loopback
 
 
-def parse_ss(text: str) -> list[Listener]:
+def parse_ss(text: str) -> list[ListeningSocket]:
     """Return every socket of the output, in its order; a line that is none (a banner, a warning) says nothing."""
     found = []
     for line in text.splitlines():
@@ -48,7 +48,7 @@ def parse_ss(text: str) -> list[Listener]:
         if not port.isdigit() or (address != "*" and not _is_ip(address)):
             continue
         process, pid = _owners(match["owners"] or "")
-        found.append(Listener(match["proto"], address, int(port), process, pid, interface))
+        found.append(ListeningSocket(match["proto"], address, int(port), process, pid, interface))
     return found
 
 

@@ -54,7 +54,7 @@ _SETTINGS = {
 
 
 @dataclass(frozen=True)
-class Seen:
+class MtuState:
     """The interface. manager: who sets it up; "" where that is not known. place: under which name that one has it.
 
     kept: the MTU that it has after the next start; 0 where nobody has set one. file: what is written for it. section:
@@ -72,7 +72,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MtuPlan:
     """steps: what is done, in this order. files, undo: what the guard puts back, and then runs."""
 
     steps: tuple[dict[str, Any], ...] = ()
@@ -94,7 +94,7 @@ class Path:
 
 
 @dataclass(frozen=True)
-class Judged:
+class MtuResult:
     """lost: by node, what does not go through. silent: by node, the peers that do not answer at all."""
 
     lost: Mapping[str, str] = field(default_factory=dict)
@@ -107,7 +107,7 @@ def request_problem(mtu: int) -> tuple[str, str] | None:
     return f"mtu_training is {mtu}", f"Write a number from {LEAST} to {MOST}, such as 9000, or 0 to leave it as it is"
 
 
-def read(look: Mapping[str, Any]) -> Seen | str:
+def read(look: Mapping[str, Any]) -> MtuState | str:
     """Make facts of what the node said (muster_node/programs/mtu.py), or say why none can be made."""
     interface = look["interface"]
     if interface and not _NAME.fullmatch(interface):
@@ -120,8 +120,8 @@ def read(look: Mapping[str, Any]) -> Seen | str:
     for manager in (_network_manager, _netplan, _networkd, _ifupdown):
         found = manager(look, interface)
         if found:
-            return Seen(**seen, **found)
-    return Seen(**seen)
+            return MtuState(**seen, **found)
+    return MtuState(**seen)
 
 
 def _network_manager(look: Mapping[str, Any], _interface: str) -> dict[str, Any] | None:
@@ -190,7 +190,7 @@ def _ifupdown(look: Mapping[str, Any], interface: str) -> dict[str, Any] | None:
     return {"manager": "ifupdown", "place": interface, "file": IF_UP, "kept": int(kept[1]) if kept and of_us else 0}
 
 
-def plan(mtu: int, seen: Seen) -> Plan:
+def plan(mtu: int, seen: MtuState) -> MtuPlan:
     """Return what has to be done; a refusal where it cannot be kept, or the adapter cannot do it."""
     name = seen.interface
     differences = []
@@ -201,9 +201,9 @@ def plan(mtu: int, seen: Seen) -> Plan:
     if not seen.manager and seen.mtu != mtu:
         why = f"nothing is known here of what sets up {name}: none of {MANAGERS} has it"
         fix = f"Have whatever does it set the MTU {mtu}, and set mtu_mode to verify"
-        return Plan(refusal=f"{why}. {fix}", differences=tuple(differences))
+        return MtuPlan(refusal=f"{why}. {fix}", differences=tuple(differences))
     if seen.most and mtu > seen.most:
-        return Plan(
+        return MtuPlan(
             refusal=f"{name} takes no MTU above {seen.most}, and mtu_training is {mtu}. Lower mtu_training",
             differences=tuple(differences),
         )
@@ -216,10 +216,10 @@ def plan(mtu: int, seen: Seen) -> Plan:
     if seen.mtu != mtu:
         steps.append({"run": ["ip", "link", "set", "dev", name, "mtu", str(mtu)]})
         undo.append(("ip", "link", "set", "dev", name, "mtu", str(seen.mtu)))
-    return Plan(tuple(steps), (seen.file,) if seen.file else (), tuple(undo), tuple(differences))
+    return MtuPlan(tuple(steps), (seen.file,) if seen.file else (), tuple(undo), tuple(differences))
 
 
-def _kept(mtu: int, seen: Seen) -> tuple[list[dict[str, Any]], list[tuple[str, ...]]]:
+def _kept(mtu: int, seen: MtuState) -> tuple[list[dict[str, Any]], list[tuple[str, ...]]]:
     """Return what keeps it for the next start, and what has to be run once the file is as it was."""
     values = {"interface": seen.interface, "mtu": mtu, "section": seen.section, "place": seen.place}
     if seen.manager == "NetworkManager":
@@ -242,7 +242,7 @@ def peers_of(node: str, nodes: Sequence[str], most: int = 16) -> list[str]:
     return [*nodes[at + 1 :], *nodes[:at]][:most]
 
 
-def judge(paths: Sequence[Path], mtu: int) -> Judged:
+def judge(paths: Sequence[Path], mtu: int) -> MtuResult:
     lost: dict[str, list[str]] = {}
     silent: dict[str, list[str]] = {}
     for path in paths:
@@ -254,10 +254,10 @@ def judge(paths: Sequence[Path], mtu: int) -> Judged:
         node: f"a packet of {mtu} bytes does not reach {few(peers)}, and a small one does"
         for node, peers in lost.items()
     }
-    return Judged(sentences, silent)
+    return MtuResult(sentences, silent)
 
 
-def ended(node: str, judged: Judged, *, interface: str, changed: bool) -> Iterator[str]:
+def ended(node: str, judged: MtuResult, *, interface: str, changed: bool) -> Iterator[str]:
     """Say why a node's change does not stay; nothing where it does."""
     if not judged.lost:
         return

@@ -34,7 +34,7 @@ class BlockError(ValueError):
 
 
 @dataclass(frozen=True)
-class Member:
+class MeshMember:
     """A node as the others shall know it.
 
     sources: addresses from which it logs in. key: the training user's public key there. host_keys: those of its sshd.
@@ -52,7 +52,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class MeshFiles:
     """The texts of the three files, and the nodes whose keys are not in them."""
 
     authorized_keys: str
@@ -61,25 +61,25 @@ class Wanted:
     strangers: tuple[str, ...]
 
 
-def member_of(given: dict[str, Any]) -> Member:
-    return Member(**{**given, "sources": tuple(given["sources"]), "host_keys": tuple(given["host_keys"])})
+def member_of(given: dict[str, Any]) -> MeshMember:
+    return MeshMember(**{**given, "sources": tuple(given["sources"]), "host_keys": tuple(given["host_keys"])})
 
 
 def wanted(
     cluster: str,
     user: str,
-    members: Sequence[Member],
+    members: Sequence[MeshMember],
     identity: str,
     authorized_keys: str,
     config: str,
     known_hosts: str,
-) -> Wanted:
+) -> MeshFiles:
     """What the files must hold, given what they hold now. Raises BlockError with the file's name."""
     kept_logins = kept(block_of("authorized_keys", authorized_keys), members)
     kept_hosts = kept(known_hosts.splitlines(), members)
     logins = [line for member in members for line in login_lines(cluster, member, kept_logins)]
     hosts = [line for member in members for line in host_lines(cluster, member, kept_hosts)]
-    return Wanted(
+    return MeshFiles(
         authorized_keys=with_block("authorized_keys", authorized_keys, logins),
         config=with_block("config", config, config_lines(user, members, identity, kept_hosts), first=True),
         known_hosts="\n".join([KNOWN_HOSTS_HEAD, *hosts, ""]),
@@ -91,10 +91,10 @@ def wanted(
     )
 
 
-def forgotten(authorized_keys: str, config: str) -> Wanted:
+def forgotten(authorized_keys: str, config: str) -> MeshFiles:
     """The same three files without anything of ours; empty for one that held nothing else."""
     texts = (without_block("authorized_keys", authorized_keys), without_block("config", config))
-    return Wanted(*texts, known_hosts="", strangers=())
+    return MeshFiles(*texts, known_hosts="", strangers=())
 
 
 def without_block(name: str, text: str) -> str:
@@ -114,7 +114,7 @@ def without_block(name: str, text: str) -> str:
     return "".join(kept)
 
 
-def kept(lines: Iterable[str], members: Sequence[Member]) -> dict[str, list[str]]:
+def kept(lines: Iterable[str], members: Sequence[MeshMember]) -> dict[str, list[str]]:
     """Lines of ours for nodes that are in the inventory and were not looked at in this run."""
     unseen = {member.name for member in members if not member.seen}
     found: dict[str, list[str]] = {}
@@ -125,7 +125,7 @@ def kept(lines: Iterable[str], members: Sequence[Member]) -> dict[str, list[str]
     return found
 
 
-def login_lines(cluster: str, member: Member, kept_logins: dict[str, list[str]]) -> list[str]:
+def login_lines(cluster: str, member: MeshMember, kept_logins: dict[str, list[str]]) -> list[str]:
     if not member.seen:
         return kept_logins.get(member.name, [])
     # A key in the wrong hands opens nothing: it is good from its own node alone, and for no tunnels.
@@ -133,7 +133,7 @@ def login_lines(cluster: str, member: Member, kept_logins: dict[str, list[str]])
     return [f'from="{sources}",restrict,pty {member.key or KEY_TO_COME} muster:{cluster}:{member.name}']
 
 
-def host_lines(cluster: str, member: Member, kept_hosts: dict[str, list[str]]) -> list[str]:
+def host_lines(cluster: str, member: MeshMember, kept_hosts: dict[str, list[str]]) -> list[str]:
     if not member.seen:
         return kept_hosts.get(member.name, [])
     names = ",".join(at_port(name, member.port) for name in dict.fromkeys((member.name, member.address)))
@@ -145,7 +145,9 @@ def at_port(name: str, port: int) -> str:
     return name if port == 22 else f"[{name}]:{port}"
 
 
-def config_lines(user: str, members: Sequence[Member], identity: str, kept_hosts: dict[str, list[str]]) -> list[str]:
+def config_lines(
+    user: str, members: Sequence[MeshMember], identity: str, kept_hosts: dict[str, list[str]]
+) -> list[str]:
     names = dict.fromkeys(name for member in members for name in (member.name, member.address))
     lines = [
         f"Host {' '.join(names)}",
@@ -220,7 +222,7 @@ def with_block(name: str, text: str, lines: list[str], *, first: bool = False) -
     return "".join(before) + block + "".join(after)
 
 
-def clashes(members: Iterable[Member]) -> dict[str, str]:
+def clashes(members: Iterable[MeshMember]) -> dict[str, str]:
     """Nodes that hold the same private key, as copies of one disk do: {node: what is wrong}."""
     holders: dict[str, list[str]] = {}
     for member in members:
@@ -236,7 +238,7 @@ def clashes(members: Iterable[Member]) -> dict[str, str]:
     }
 
 
-def same_host_keys(members: Iterable[Member]) -> list[str]:
+def same_host_keys(members: Iterable[MeshMember]) -> list[str]:
     """A sentence for each host key that several nodes have."""
     holders: dict[str, list[str]] = {}
     for member in members:
@@ -280,21 +282,21 @@ def to_prove(peers: Sequence[str], known: Mapping[str, str], ways: Mapping[str, 
 
 
 @dataclass(frozen=True)
-class Attempt:
+class LoginAttempt:
     """One login that was tried: how ssh ended, what it said, and the name that the peer gave itself."""
 
-    peer: Member
+    peer: MeshMember
     code: int
     said: str
     hostname: str
 
 
-def refusals(user: str, attempts: Iterable[Attempt]) -> list[str]:
+def refusals(user: str, attempts: Iterable[LoginAttempt]) -> list[str]:
     """A sentence for each peer that could not be logged in on: why, and what to type."""
     return [f"{attempt.peer.name}: {why}" for attempt in attempts for why in [_why(user, attempt)] if why]
 
 
-def passing(attempt: Attempt) -> bool:
+def passing(attempt: LoginAttempt) -> bool:
     """Whether the peer hung up before it asked who comes, which it does under many connections at once."""
     return attempt.code != 0 and bool(re.search(r"kex_exchange_identification|Connection reset by peer", attempt.said))
 
@@ -323,7 +325,7 @@ _CAUSES = (
 )
 
 
-def _why(user: str, attempt: Attempt) -> str:
+def _why(user: str, attempt: LoginAttempt) -> str:
     peer = attempt.peer
     if attempt.code == 0:
         if peer.hostname and attempt.hostname != peer.hostname:

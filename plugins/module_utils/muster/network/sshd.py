@@ -17,7 +17,7 @@ NO_LOGIN = ("nologin", "false", "true", "sync")
 
 
 @dataclass(frozen=True)
-class Account:
+class SshdAccount:
     """An account as the system knows it.
 
     locked: its password begins with !. expired: its last day is over. loose: paths on the way to its authorized_keys
@@ -56,7 +56,7 @@ def broken(code: int, said: str) -> str:
     )
 
 
-def refusals(account: Account, settings: Settings) -> list[str]:
+def refusals(account: SshdAccount, settings: Settings) -> list[str]:
     """Why the account cannot log in with a key: a sentence each, with what fixes it.
 
     Only what is certain is reported. Whether a login works is tried afterwards.
@@ -90,7 +90,7 @@ def _is(settings: Settings, keyword: str, value: str) -> bool:
     return settings.get(keyword, [""])[0].lower() == value
 
 
-def _lists(account: Account, settings: Settings) -> list[str]:
+def _lists(account: SshdAccount, settings: Settings) -> list[str]:
     """AllowUsers and its like. Entries with a host (user@host) may hold for some peers: they are left to the trial."""
     name = account.name
     found = []
@@ -117,7 +117,7 @@ def _matches(patterns: list[str], names: list[str] | tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
-def _keys_file(account: Account, settings: Settings) -> list[str]:
+def _keys_file(account: SshdAccount, settings: Settings) -> list[str]:
     files = " ".join(settings.get("authorizedkeysfile", [".ssh/authorized_keys"])).split()
     wanted = f"{account.home}/.ssh/authorized_keys"
     for entry in files:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..verdict.commands import playbook
 from ..verdict.words import few, plural
-from .known_hosts import Entry, Key, key_of
+from .known_hosts import HostKey, KnownHostsEntry, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -40,7 +40,7 @@ class Contact:
     node: str
     host: str
     address: str
-    keys: tuple[Key, ...] = ()
+    keys: tuple[HostKey, ...] = ()
     error: str = ""
     wanted: str = ""
     reads: bool = True
@@ -48,20 +48,22 @@ class Contact:
 
 
 @dataclass(frozen=True)
-class Row:
+class HostKeyDecision:
     """The decision on one node. action: nothing, pin, ask (then pin), or refuse. replace: its other keys go."""
 
     node: str
     address: str
     state: str
     action: str = ""
-    key: Key | None = None
+    key: HostKey | None = None
     host: str = ""
     replace: bool = False
     why: str = ""
 
 
-def types_to_ask(keys: Sequence[Key], known: Sequence[Entry], wanted: str, asked: Sequence[Sequence[str]]) -> list[str]:
+def types_to_ask(
+    keys: Sequence[HostKey], known: Sequence[KnownHostsEntry], wanted: str, asked: Sequence[Sequence[str]]
+) -> list[str]:
     """The types of keys to ask for with the next connection, best first; nothing when enough is known.
 
     One key is enough to know a node. Others are asked for where another one is known or in the inventory: only keys of
@@ -80,12 +82,14 @@ def types_to_ask(keys: Sequence[Key], known: Sequence[Entry], wanted: str, asked
     return next(([name] for name in missing if name not in have and [name] not in asked), [])
 
 
-def decide(contact: Contact, known: Sequence[Entry], project: str, replace: Collection[str]) -> Row:
+def decide(
+    contact: Contact, known: Sequence[KnownHostsEntry], project: str, replace: Collection[str]
+) -> HostKeyDecision:
     """What to do about a node. known: the lines of every file that ssh reads for it, and that speak of it."""
     if contact.local:
-        return Row(contact.node, contact.address, "the controller itself: no ssh")
+        return HostKeyDecision(contact.node, contact.address, "the controller itself: no ssh")
     if not contact.keys:
-        return Row(contact.node, contact.address, "no answer", why=contact.error)
+        return HostKeyDecision(contact.node, contact.address, "no answer", why=contact.error)
     key = contact.keys[0]
     if contact.wanted:
         matching = [offered for offered in contact.keys if _is(offered, contact.wanted)]
@@ -99,7 +103,9 @@ def decide(contact: Contact, known: Sequence[Entry], project: str, replace: Coll
     return _against_known(contact, key, [entry for entry in known if not entry.marker], project, replace)
 
 
-def _against_known(contact: Contact, key: Key, known: list[Entry], project: str, replace: Collection[str]) -> Row:
+def _against_known(
+    contact: Contact, key: HostKey, known: list[KnownHostsEntry], project: str, replace: Collection[str]
+) -> HostKeyDecision:
     same = [entry for entry in known if entry.key == key]
     if same:
         # Somebody trusted it before; in the project's file everybody who works with it does.
@@ -116,23 +122,23 @@ def _against_known(contact: Contact, key: Key, known: list[Entry], project: str,
     return _row(contact, key, "new", "ask")
 
 
-def _row(contact: Contact, key: Key, state: str, action: str, *, replace: bool = False) -> Row:
+def _row(contact: Contact, key: HostKey, state: str, action: str, *, replace: bool = False) -> HostKeyDecision:
     if action and not contact.reads:
         why = f"ssh would not read {{project}} for it. {WIRING}"
         return _refused(contact, key, f"{state}, and ssh does not read the project's known_hosts", why)
-    return Row(contact.node, contact.address, state, action, key, contact.host, replace)
+    return HostKeyDecision(contact.node, contact.address, state, action, key, contact.host, replace)
 
 
-def _refused(contact: Contact, key: Key, state: str, why: str) -> Row:
-    return Row(contact.node, contact.address, state, "refuse", key, contact.host, why=why)
+def _refused(contact: Contact, key: HostKey, state: str, why: str) -> HostKeyDecision:
+    return HostKeyDecision(contact.node, contact.address, state, "refuse", key, contact.host, why=why)
 
 
-def _is(key: Key, wanted: str) -> bool:
+def _is(key: HostKey, wanted: str) -> bool:
     given = key_of(wanted)
     return key == given if given else key.fingerprint == wanted.strip().rstrip("=")
 
 
-def _not_the_inventorys(contact: Contact, key: Key) -> str:
+def _not_the_inventorys(contact: Contact, key: HostKey) -> str:
     wanted = contact.wanted.strip()
     if not key_of(wanted) and not re.fullmatch(r"SHA256:[A-Za-z0-9+/]{43}=?", wanted):
         return (
@@ -148,7 +154,7 @@ def _not_the_inventorys(contact: Contact, key: Key) -> str:
     )
 
 
-def _changed(contact: Contact, changed: list[Entry]) -> str:
+def _changed(contact: Contact, changed: list[KnownHostsEntry]) -> str:
     old = changed[0]
     gone = (
         "" if any(key.type == old.key.type for key in contact.keys) else f", and shows no {old.key.type} key any more"
@@ -160,7 +166,7 @@ def _changed(contact: Contact, changed: list[Entry]) -> str:
     )
 
 
-def question(rows: Sequence[Row]) -> str:
+def question(rows: Sequence[HostKeyDecision]) -> str:
     """What is asked before new keys are pinned; nothing when there is nothing to ask."""
     asked = [row for row in rows if row.action == "ask"]
     if not asked:
@@ -170,7 +176,7 @@ def question(rows: Sequence[Row]) -> str:
     return f"Trust these {len(asked)} new keys? Compare them with what the nodes' consoles or your provider show."
 
 
-def table(rows: Sequence[Row]) -> list[str]:
+def table(rows: Sequence[HostKeyDecision]) -> list[str]:
     """The rows as aligned lines, with a head."""
     head = ("node", "address", "type", "fingerprint", "state")
     cells = [
@@ -190,7 +196,7 @@ def table(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def sentences(rows: Sequence[Row], project: str) -> list[str]:
+def sentences(rows: Sequence[HostKeyDecision], project: str) -> list[str]:
     """One sentence for each node that is refused."""
     return [
         # No str.format: a sentence may quote a value of the inventory, braces and all.
@@ -200,7 +206,7 @@ def sentences(rows: Sequence[Row], project: str) -> list[str]:
     ]
 
 
-def outcome(rows: Sequence[Row]) -> str:
+def outcome(rows: Sequence[HostKeyDecision]) -> str:
     """What has come of it where no node was refused, and what to type next."""
     pinned = [row for row in rows if row.key]
     silent = [row.node for row in rows if row.state == "no answer"]

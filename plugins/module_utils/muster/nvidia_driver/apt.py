@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..packages.policy import STATUS, releases, versions
+from ..packages.repositories import STATUS, releases, versions
 from .family import is_obsolete, is_part, is_versioned, keeps_step, named_branch, upstream
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ MOST_LINES = 8
 
 
 @dataclass(frozen=True)
-class Need:
+class PackageNeed:
     """names: packages to have. pins: those of them that are there already. keep: a version, where one is decided.
 
     installed: packages of the stack and their versions. offered: the versions that the requested source has of them
@@ -38,7 +38,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Answer:
+class AptSimulation:
     """What apt would do: name and version of what it installs, names of what it removes; or its errors.
 
     configures: packages that are there, and that dpkg did not finish.
@@ -54,7 +54,7 @@ class Answer:
         return not (self.installs or self.removes or self.configures)
 
 
-def apt_words(need: Need, late: Collection[str] = ()) -> list[str]:
+def apt_words(need: PackageNeed, late: Collection[str] = ()) -> list[str]:
     """Return the words after `apt-get install`: what to have, what to move along, and, with a -, what has to go.
 
     What carries the branch in its name comes with what is requested, or goes with it (of two flavours one excludes the
@@ -77,7 +77,7 @@ def apt_words(need: Need, late: Collection[str] = ()) -> list[str]:
     return [*(["--reinstall"] if need.again else []), *words, *goes]
 
 
-def newest_common(need: Need) -> str:
+def newest_common(need: PackageNeed) -> str:
     """Return the newest version of which the source has every requested package; "" for none.
 
     Around a release it may have some packages before the others, and of a branch alone apt would take what is newest.
@@ -91,7 +91,7 @@ def newest_common(need: Need) -> str:
     return next((version for version in first if all(version in each for each in others)), "")
 
 
-def unmet(need: Need) -> list[str]:
+def unmet(need: PackageNeed) -> list[str]:
     """Return the requested packages of which the source has no version that fits, with those that it has."""
     return [
         f"of {name} it has {', '.join(need.offered[name])}" if need.offered.get(name) else f"it has no {name}"
@@ -100,11 +100,11 @@ def unmet(need: Need) -> list[str]:
     ]
 
 
-def _fitting(name: str, need: Need) -> str:
+def _fitting(name: str, need: PackageNeed) -> str:
     return next((version for version in need.offered.get(name, ()) if need.fits(upstream(version))), "")
 
 
-def _at(name: str, need: Need) -> str:
+def _at(name: str, need: PackageNeed) -> str:
     version = _fitting(name, need) if is_versioned(name, need.source) else ""
     return f"{name}={version}" if version else name
 
@@ -127,17 +127,17 @@ def offers(files: str, packages: str, source: str) -> dict[str, tuple[str, ...]]
     return found
 
 
-def parse(out: str, err: str, code: int) -> Answer:
+def parse(out: str, err: str, code: int) -> AptSimulation:
     """Read what `apt-get --simulate` printed."""
     if code:
         lines = [line[3:].strip() for line in err.splitlines() if line.startswith("E: ")]
         # Before its error apt says on standard output what does not fit what.
         said = [" ".join(line.split()) for line in out.splitlines() if re.match(r" \S+ : |   +\S", line)]
-        return Answer(errors=(*said, *lines) or (f"apt-get ended with {code}",))
+        return AptSimulation(errors=(*said, *lines) or (f"apt-get ended with {code}",))
     installs = dict(re.findall(r"^Inst (\S+)(?: \[[^\]]*\])? \((\S+)", out, re.MULTILINE))
     removes = tuple(re.findall(r"^(?:Remv|Purg) (\S+)", out, re.MULTILINE))
     configures = tuple(name for name in re.findall(r"^Conf (\S+)", out, re.MULTILINE) if name not in installs)
-    return Answer(installs, removes, configures)
+    return AptSimulation(installs, removes, configures)
 
 
 def complaints(out: str) -> str:
@@ -161,18 +161,18 @@ def fix_with(said: str) -> str:
     return "Once that is fixed, running this again goes on from there"
 
 
-def stragglers(need: Need, answer: Answer) -> list[str]:
+def stragglers(need: PackageNeed, answer: AptSimulation) -> list[str]:
     """Return the parts that apt would leave at another version."""
     return [name for name, version in _parts_after(need, answer).items() if not need.fits(version)]
 
 
-def _parts_after(need: Need, answer: Answer) -> dict[str, str]:
+def _parts_after(need: PackageNeed, answer: AptSimulation) -> dict[str, str]:
     after = {name: version for name, version in need.installed.items() if name not in answer.removes}
     after.update(answer.installs)
     return {name: upstream(version) for name, version in after.items() if keeps_step(name, version, need.source)}
 
 
-def refusals(need: Need, answer: Answer) -> list[str]:
+def refusals(need: PackageNeed, answer: AptSimulation) -> list[str]:
     """Say why apt may not do it: it would remove what is others', leave several versions, or bring another kernel."""
     others = [name for name in answer.removes if not is_part(name)]
     found = []
@@ -198,7 +198,7 @@ def refusals(need: Need, answer: Answer) -> list[str]:
     return found
 
 
-def _is_foreign_kernel(name: str, need: Need) -> bool:
+def _is_foreign_kernel(name: str, need: PackageNeed) -> bool:
     """Whether a package is a kernel of a flavour that nothing requested is for: modules of any provide those of all."""
     image = re.fullmatch(r"linux-image-(?:unsigned-)?\d[\d.]*-\d+-(.+)", name)
     return (

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-class Package(TypedDict):
+class PackageFacts(TypedDict):
     """state: installed, or dpkg's word for what it has not finished."""
 
     version: str
@@ -16,7 +16,7 @@ class Package(TypedDict):
     state: str
 
 
-class Kernel(TypedDict):
+class KernelFacts(TypedDict):
     """module: version of the driver's module that modprobe takes; empty for none. since_boot: installed since then."""
 
     module: str
@@ -29,7 +29,7 @@ class Kernel(TypedDict):
     since_boot: bool
 
 
-class Unit(TypedDict):
+class UnitFacts(TypedDict):
     """load, active, enabled: as systemd says. reload: whether it has to read the unit again. started: wall clock, s."""
 
     load: str
@@ -41,7 +41,7 @@ class Unit(TypedDict):
     started: float | None
 
 
-class File(TypedDict, total=False):
+class DriverFileFacts(TypedDict, total=False):
     """mode: as 0644. changed: in seconds of the wall clock. One that cannot be read has nothing of all this."""
 
     text: str
@@ -50,7 +50,7 @@ class File(TypedDict, total=False):
     changed: float
 
 
-class Holder(TypedDict):
+class DriverHolder(TypedDict):
     """A process that has a file of the driver open. age: in seconds."""
 
     name: str
@@ -83,29 +83,29 @@ class NvidiaSmi(TypedDict):
     said: str
 
 
-class Evidence(TypedDict):
+class DriverLogs(TypedDict):
     kernel_log: str
     dkms: str
 
 
-class Stack(TypedDict):
+class DriverStackFacts(TypedDict):
     """Every kernel, unit, file and package by its name; bootable: kernels, the newest last."""
 
-    packages: Mapping[str, Package]
+    packages: Mapping[str, PackageFacts]
     dpkg_interrupted: bool
     loaded: str
     running: str
     bootable: Sequence[str]
-    kernels: Mapping[str, Kernel]
-    files: Mapping[str, File]
+    kernels: Mapping[str, KernelFacts]
+    files: Mapping[str, DriverFileFacts]
     reboot_required: bool
     reboot_required_by: Sequence[str]
     runfile: Runfile
-    units: Mapping[str, Unit]
-    holders: Sequence[Holder]
+    units: Mapping[str, UnitFacts]
+    holders: Sequence[DriverHolder]
     launches: Sequence[str]
     nvidia_smi: NvidiaSmi
-    evidence: Evidence
+    evidence: DriverLogs
 
 
 class Device(TypedDict):

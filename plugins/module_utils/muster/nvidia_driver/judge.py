@@ -9,8 +9,8 @@ from .family import upstream
 from .model import NOT_OURS
 
 if TYPE_CHECKING:
-    from .facts import Holder, Unit
-    from .model import Plan, Request, Seen
+    from .facts import DriverHolder, UnitFacts
+    from .model import DriverPlan, DriverRequest, DriverState
 
 FABRIC_UNIT = "nvidia-fabricmanager"
 # What unattended-upgrades and the kernels' own packages write there.
@@ -22,7 +22,7 @@ NOT_THERE = "is not there"
 BY_HAND = ": sudo nvidia-smi -pm 1 does so until the next start"
 
 
-def judge_driver(plan: Plan, request: Request, seen: Seen) -> None:
+def judge_driver(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
     """Add what a reboot or units would fix, and what nothing of ours does."""
     if not seen.installed:
         if not request.driver:
@@ -40,7 +40,7 @@ def judge_driver(plan: Plan, request: Request, seen: Seen) -> None:
     _fabric(plan, request, seen)
 
 
-def reboot_reasons(seen: Seen) -> list[str]:
+def reboot_reasons(seen: DriverState) -> list[str]:
     """Return why the driver itself needs a reboot."""
     reasons = []
     installed, loaded = seen.installed, seen.loaded
@@ -54,7 +54,7 @@ def reboot_reasons(seen: Seen) -> list[str]:
     return reasons
 
 
-def due_reasons(seen: Seen) -> list[str]:
+def due_reasons(seen: DriverState) -> list[str]:
     """Return why the kernel asks for a reboot, which the driver works without."""
     stack = seen.stack
     reasons = []
@@ -68,7 +68,7 @@ def due_reasons(seen: Seen) -> list[str]:
     return reasons
 
 
-def busy(seen: Seen) -> str:
+def busy(seen: DriverState) -> str:
     """Name who uses a GPU; "" for nobody."""
     holders = [_holder(each) for each in seen.stack["holders"]]
     launches = [f"the launch {unit}" for unit in seen.stack["launches"]]
@@ -76,7 +76,7 @@ def busy(seen: Seen) -> str:
     return f"a GPU is in use by {', '.join(who)}" if who else ""
 
 
-def _holder(holder: Holder) -> str:
+def _holder(holder: DriverHolder) -> str:
     age = f", for {_duration(holder['age'])}" if holder["age"] is not None else ""
     return f"{holder['name']} (pid {holder['pid']}, user {holder['owner']}{age})"
 
@@ -92,14 +92,14 @@ def _gpus(number: int) -> str:
     return "1 GPU" if number == 1 else f"{number} GPUs"
 
 
-def _reboots(plan: Plan, seen: Seen) -> None:
+def _reboots(plan: DriverPlan, seen: DriverState) -> None:
     for reason in reboot_reasons(seen):
         plan.differs("boot", f"{reason}{_evidence(seen)}", "reboot", "needed", "done")
         plan.reboot.append(reason)
     plan.due = due_reasons(seen)
 
 
-def _evidence(seen: Seen) -> str:
+def _evidence(seen: DriverState) -> str:
     """What the kernel and dkms say of a driver that is installed and not loaded."""
     evidence = seen.stack["evidence"]
     parts = []
@@ -110,7 +110,7 @@ def _evidence(seen: Seen) -> str:
     return f" ({'; '.join(parts)})" if parts else ""
 
 
-def _signed(plan: Plan, request: Request, seen: Seen) -> None:
+def _signed(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
     for name in seen.next_kernels:
         kernel = seen.stack["kernels"][name]
         if not request.driver and kernel["module"] not in ("", seen.installed):
@@ -127,7 +127,7 @@ def _signed(plan: Plan, request: Request, seen: Seen) -> None:
                 _broken_later(plan, request, f"{said}: docs/gpu_driver.md has the steps")
 
 
-def _broken_later(plan: Plan, request: Request, said: str) -> None:
+def _broken_later(plan: DriverPlan, request: DriverRequest, said: str) -> None:
     """What does not keep a driver from working now: one that is kept because it works does not stop the node for it."""
     if request.kept:
         plan.remarks.append(said)
@@ -135,7 +135,7 @@ def _broken_later(plan: Plan, request: Request, said: str) -> None:
         plan.differs("broken", said)
 
 
-def _answers(plan: Plan, seen: Seen) -> None:
+def _answers(plan: DriverPlan, seen: DriverState) -> None:
     smi = seen.stack["nvidia_smi"]
     if not smi["asked"]:
         return
@@ -150,7 +150,7 @@ def _answers(plan: Plan, seen: Seen) -> None:
         plan.differs("broken", f"there are {seen_ones}: journalctl -k -g 'NVRM|Xid' shows why")
 
 
-def _persistence(plan: Plan, request: Request, seen: Seen) -> None:
+def _persistence(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
     unit = seen.stack["units"].get(persistence.UNIT)
     gpus = seen.stack["nvidia_smi"]["gpus"]
     off = [str(gpu["index"]) for gpu in gpus if not gpu["persistence"]]
@@ -183,7 +183,7 @@ def _persistence(plan: Plan, request: Request, seen: Seen) -> None:
         plan.differs("run", said, persistence.UNIT, ", ".join(why), "enabled, runs, keeps GPUs initialised")
 
 
-def _fabric(plan: Plan, request: Request, seen: Seen) -> None:
+def _fabric(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
     if not (request.fabric or seen.gpus["nvswitches"]):
         return
     unit = seen.stack["units"].get(FABRIC_UNIT)
@@ -210,7 +210,7 @@ def _fabric(plan: Plan, request: Request, seen: Seen) -> None:
     plan.differs("run", said, FABRIC_UNIT, ", ".join(why), "enabled, runs")
 
 
-def _enable(plan: Plan, request: Request, seen: Seen) -> None:
+def _enable(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
     """Before a reboot nothing is started: what is enabled comes with the system."""
     wanted = [persistence.UNIT, *([FABRIC_UNIT] if request.fabric else [])] if request.driver else []
     for name in wanted:
@@ -220,7 +220,7 @@ def _enable(plan: Plan, request: Request, seen: Seen) -> None:
             plan.differs("run", f"{name} does not start with the system", name, "not enabled", "enabled")
 
 
-def _unready(unit: Unit) -> list[str]:
+def _unready(unit: UnitFacts) -> list[str]:
     if unit["load"] == "masked":
         return ["is masked"]
     why = [] if unit["enabled"] in STARTED else ["does not start with the system"]

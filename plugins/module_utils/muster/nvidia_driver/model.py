@@ -10,14 +10,14 @@ from .family import branch_of, is_part, keeps_step, upstream, user_space
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .facts import Gpus, Package, Stack
+    from .facts import DriverStackFacts, Gpus, PackageFacts
 
 NOT_OURS = ("nouveau", "nova", "nova_core", "NovaCore")
 BUILT_WITH = ("dkms", "linux-headers-")
 
 
 @dataclass(frozen=True)
-class File:
+class DriverFile:
     """A file of ours. sources: where the driver comes from when it is wanted; with any other it is taken away."""
 
     path: str
@@ -26,7 +26,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Request:
+class DriverRequest:
     """What is asked of a node. driver, fabric, headers, pins: names of packages; without a driver it is only judged.
 
     exact: a version, or empty for any of the branch. reboots: whether it may be rebooted. controller: whether it is the
@@ -41,7 +41,7 @@ class Request:
     driver: tuple[str, ...] = ()
     fabric: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
-    files: tuple[File, ...] = ()
+    files: tuple[DriverFile, ...] = ()
     removes_runfile: bool = False
     reboots: bool = True
     controller: bool = False
@@ -57,15 +57,15 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Seen:
+class DriverState:
     """The facts of a node, as far as they have to do with the driver."""
 
-    stack: Stack
+    stack: DriverStackFacts
     gpus: Gpus
     secure_boot: bool | None = None
 
     @property
-    def packages(self) -> Mapping[str, Package]:
+    def packages(self) -> Mapping[str, PackageFacts]:
         return self.stack["packages"]
 
     @property
@@ -116,7 +116,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Difference:
+class DriverDifference:
     """kind: disk (installing fixes it), boot (a reboot does), run (units do), broken (nothing that we do)."""
 
     kind: str
@@ -126,7 +126,7 @@ class Difference:
     after: str = ""
 
 
-class UnitStep(TypedDict):
+class DriverUnitStep(TypedDict):
     """What becomes of a unit, beside being enabled: started anew, started where it does not run, or neither."""
 
     name: str
@@ -135,32 +135,32 @@ class UnitStep(TypedDict):
 
 
 @dataclass
-class Plan:
+class DriverPlan:
     """What to do. refusals: why nothing of it may be done; remarks: what is only said.
 
     request: names for apt; keep: the version that they should have, if it is still to be had. build: kernels for which
     dkms shall build. reboot: the reasons for one. due: reasons that can wait.
     """
 
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[DriverDifference] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     uninstall: str = ""
     configure: bool = False
     unhold: list[str] = field(default_factory=list)
-    files: list[File] = field(default_factory=list)
+    files: list[DriverFile] = field(default_factory=list)
     unwanted: list[str] = field(default_factory=list)
     apt: bool = False
     optional: list[str] = field(default_factory=list)
     keep: str = ""
     build: list[str] = field(default_factory=list)
     initramfs: list[str] = field(default_factory=list)
-    units: list[UnitStep] = field(default_factory=list)
+    units: list[DriverUnitStep] = field(default_factory=list)
     reboot: list[str] = field(default_factory=list)
     due: list[str] = field(default_factory=list)
 
     def differs(self, kind: str, sentence: str, what: str = "", before: str = "", after: str = "") -> None:
-        self.differences.append(Difference(kind, sentence, what, before, after))
+        self.differences.append(DriverDifference(kind, sentence, what, before, after))
 
-    def of_kind(self, *kinds: str) -> list[Difference]:
+    def of_kind(self, *kinds: str) -> list[DriverDifference]:
         return [each for each in self.differences if each.kind in kinds]

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .facts import Unit
+    from .facts import UnitFacts
 
 UNIT = "nvidia-persistenced"
 UNIT_FILE = f"/usr/lib/systemd/system/{UNIT}.service"
@@ -41,6 +41,6 @@ def drop_in(unit_text: str) -> str:
     return TEXT.format(command=" ".join([program, ON, *(option for option in options if option not in (OFF, ON))]))
 
 
-def is_on(unit: Unit) -> bool:
+def is_on(unit: UnitFacts) -> bool:
     """Whether the unit runs and keeps the GPUs initialised, which is what it does without any option."""
     return unit["active"] == "active" and OFF not in unit["argv"].split()

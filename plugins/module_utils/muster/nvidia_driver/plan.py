@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..gpu_info.screen import way_out
+from ..gpu_info.processes import way_out
 from ..verdict.commands import shell
 from . import persistence
 from .family import PINNING, branch_of, is_obsolete, is_part, is_versioned, keeps_step
 from .judge import busy, judge_driver
-from .model import File, Plan
+from .model import DriverFile, DriverPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from .model import Request, Seen
+    from .model import DriverRequest, DriverState
 
 MODPROBE = "/etc/modprobe.d/muster-nvidia.conf"
 KEPT = "Its driver is kept as it is: nvidia_driver_replace: true has it replaced"
 UNINSTALLERS = {"nvidia-uninstall": "--silent", "nvidia-installer": "--uninstall --silent"}
 
 
-def make_plan(request: Request, seen: Seen) -> Plan:
-    plan = Plan()
+def make_plan(request: DriverRequest, seen: DriverState) -> DriverPlan:
+    plan = DriverPlan()
     if not request.driver:
         judge_driver(plan, request, seen)
         plan.reboot = []
@@ -45,7 +45,7 @@ def make_plan(request: Request, seen: Seen) -> Plan:
     return plan
 
 
-def forbids_reboot(request: Request) -> str:
+def forbids_reboot(request: DriverRequest) -> str:
     """Return why this node is not rebooted by us, with what to type instead; "" where it may be."""
     if request.controller:
         return "it is the controller's own machine, which no run reboots: sudo systemctl reboot, then run this again"
@@ -54,7 +54,7 @@ def forbids_reboot(request: Request) -> str:
     return ""
 
 
-def requested_version(request: Request, seen: Seen) -> str:
+def requested_version(request: DriverRequest, seen: DriverState) -> str:
     """Return the version that every part shall have; "" while nothing that is installed has one.
 
     Of a driver from another source it is not kept: the new one may lack it, or have it in part.
@@ -63,7 +63,7 @@ def requested_version(request: Request, seen: Seen) -> str:
     return request.exact or (seen.installed if request.fits(seen.installed) and from_there else "")
 
 
-def _runfile(plan: Plan, request: Request, seen: Seen) -> None:
+def _runfile(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
     left = seen.stack["runfile"]
     paths = [*left["programs"], *left["libraries"]]
     if not paths:
@@ -82,7 +82,7 @@ def _runfile(plan: Plan, request: Request, seen: Seen) -> None:
     plan.refusals.append(f"{found}, and the two overwrite each other's files. To remove it: {how}")
 
 
-def _dpkg(plan: Plan, request: Request, seen: Seen) -> None:
+def _dpkg(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
     # apt refuses all work before this is done. What dpkg was interrupted in may have nothing to do with us.
     plan.apt = plan.apt or bool(seen.broken)
     if seen.broken or (seen.stack["dpkg_interrupted"] and plan.apt):
@@ -96,13 +96,13 @@ def _dpkg(plan: Plan, request: Request, seen: Seen) -> None:
         plan.differs("disk", said, "apt-mark hold", ", ".join(plan.unhold), "none")
 
 
-def _moves(name: str, request: Request, seen: Seen) -> bool:
+def _moves(name: str, request: DriverRequest, seen: DriverState) -> bool:
     """Whether a package is a part of the driver that is moved. The kernel's own may be on hold for good reasons."""
     ours = is_part(name) and name in (*request.packages, *request.pins)
     return ours or keeps_step(name, seen.packages[name]["version"], request.source) or name.startswith(PINNING)
 
 
-def _packages(plan: Plan, request: Request, seen: Seen) -> None:
+def _packages(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
     there = seen.packages
     plan.keep = requested_version(request, seen)
     missing = [name for name in (*request.pins, *request.packages) if name not in there]
@@ -124,7 +124,7 @@ def _packages(plan: Plan, request: Request, seen: Seen) -> None:
         plan.differs("disk", f"{name} is left of another driver", f"package {name}", "installed", "removed")
 
 
-def _becomes(name: str, request: Request, seen: Seen, target: str) -> str:
+def _becomes(name: str, request: DriverRequest, seen: DriverState, target: str) -> str:
     """Say what is to become of a part. Which names a branch has, apt alone knows."""
     if is_obsolete(name, request.branch):
         return "removed"
@@ -133,7 +133,7 @@ def _becomes(name: str, request: Request, seen: Seen, target: str) -> str:
     return f"{target}, or removed where there is none"
 
 
-def leftovers(request: Request, seen: Seen) -> list[str]:
+def leftovers(request: DriverRequest, seen: DriverState) -> list[str]:
     """Return what no version of fits: packages of other branches, and of other pins. Parts are compared by version."""
     parts = {name for name, version in seen.parts(request.source).items() if not request.fits(version)}
     return [
@@ -143,7 +143,7 @@ def leftovers(request: Request, seen: Seen) -> list[str]:
     ]
 
 
-def _files(plan: Plan, request: Request, seen: Seen) -> None:
+def _files(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
     for file in _requested_files(request, seen):
         there = seen.stack["files"].get(file.path)
         if request.source not in (file.sources or (request.source,)):
@@ -178,17 +178,17 @@ def _files(plan: Plan, request: Request, seen: Seen) -> None:
         )
 
 
-def _requested_files(request: Request, seen: Seen) -> Iterator[File]:
+def _requested_files(request: DriverRequest, seen: DriverState) -> Iterator[DriverFile]:
     yield from request.files
     file, unit = seen.stack["files"].get(persistence.UNIT_FILE), seen.stack["units"].get(persistence.UNIT)
     # A unit that somebody put into /etc is the site's own: whether it does its work is judged, and nothing else.
     of_the_site = unit is not None and unit["fragment"].startswith("/etc/")
     text = persistence.drop_in(file.get("text", "")) if file and not of_the_site else ""
     if text:
-        yield File(persistence.DROP_IN, text)
+        yield DriverFile(persistence.DROP_IN, text)
 
 
-def _modules(plan: Plan, request: Request, seen: Seen) -> None:
+def _modules(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
     """See to the module for each kernel that will be started. What apt is about to do is not done twice."""
     if plan.apt or plan.configure or not plan.keep:
         return
@@ -208,7 +208,7 @@ def _modules(plan: Plan, request: Request, seen: Seen) -> None:
         plan.differs("disk", said, f"module for {name}", kernel["module"] or "none", plan.keep)
 
 
-def settle(plan: Plan, request: Request, stage: str) -> list[str]:
+def settle(plan: DriverPlan, request: DriverRequest, stage: str) -> list[str]:
     """Return why the node has to stop here, and take from the plan the reboot that may not be.
 
     stage: look (before anything is done), settle (packages are there), installed (all is, but for a reboot), done.

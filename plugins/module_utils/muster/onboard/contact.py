@@ -16,7 +16,7 @@ NO_COMMAND = 127
 
 
 @dataclass(frozen=True)
-class Login:
+class FirstLogin:
     """user, uid: who logs in. python: the version of the interpreter that Ansible uses, "" where there is none.
 
     others: other Pythons that are there. sudo, said: the code with which `sudo -n true` ended, and what it said.
@@ -31,7 +31,7 @@ class Login:
     said: str = ""
 
 
-def read(text: str, interpreter: str) -> Login | None:
+def read(text: str, interpreter: str) -> FirstLogin | None:
     """Of the lines that the shell printed; None where it is something else."""
     found: dict[str, list[str]] = {}
     for line in text.splitlines()[:100]:
@@ -40,7 +40,7 @@ def read(text: str, interpreter: str) -> Login | None:
     uid, code = found.get("muster.uid", [""])[0], found.get("muster.sudo", [""])[0]
     if not uid.isdecimal() or not code.isdecimal():
         return None
-    return Login(
+    return FirstLogin(
         found.get("muster.user", [""])[0],
         int(uid),
         interpreter,
@@ -61,7 +61,7 @@ def not_reached(why: str, user: str) -> str:
     return f"it cannot be reached over ssh: {why.rstrip('.')}"
 
 
-def python_problem(login: Login) -> str:
+def python_problem(login: FirstLogin) -> str:
     """What is wrong with its Python; "" when it is new enough."""
     wanted = ".".join(map(str, OLDEST_PYTHON))
     if not login.python:
@@ -79,7 +79,7 @@ def python_problem(login: Login) -> str:
     return ""
 
 
-def sudo_problem(login: Login, why: str) -> str:
+def sudo_problem(login: FirstLogin, why: str) -> str:
     """What is wrong with sudo, where root's Python could not be run. why: what came of that."""
     user = login.user or "who logs in"
     if login.sudo == NO_COMMAND:

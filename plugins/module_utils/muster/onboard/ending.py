@@ -16,7 +16,7 @@ HEALTHY, FAILED = "healthy", "failed"
 
 
 @dataclass(frozen=True)
-class Ending:
+class OnboardingOutcome:
     """status: for the colour. lines: one for each node. last: one sentence on all of them."""
 
     status: str
@@ -28,7 +28,7 @@ class Ending:
         return self.status == FAILED
 
 
-def end(nodes: Mapping[str, Mapping[str, Any]], *, check: bool) -> Ending:
+def end(nodes: Mapping[str, Mapping[str, Any]], *, check: bool) -> OnboardingOutcome:
     """nodes: of each, standing, written, accepted, rank, why, notes, as far as it has come."""
     accepted = {name: own for name, own in nodes.items() if own.get("accepted")}
     members = [name for name, own in nodes.items() if own.get("standing") == MEMBER]
@@ -45,14 +45,14 @@ def end(nodes: Mapping[str, Mapping[str, Any]], *, check: bool) -> Ending:
         said.append(
             f"nothing was changed, and a run without --check onboards {named}" if red else "nothing was changed"
         )
-        return Ending(HEALTHY, lines, f"CHECKED: {'; '.join(said)}")
+        return OnboardingOutcome(HEALTHY, lines, f"CHECKED: {'; '.join(said)}")
     if red:
         name, own = next(iter(red.items()))
         stays = " and stays quarantined" if own.get("written") else ""
         more = f" (and {few([one for one in red if one != name])}, for the reasons above)" if len(red) > 1 else ""
         said.append(f"{name} is not a member{stays}: {_why(own)}{more}. When that is fixed, {again_of(red)}")
     word = "ONBOARDED" if accepted else "NOT ONBOARDED" if red else "DONE"
-    return Ending(FAILED if red else HEALTHY, lines, f"{word}: {'; '.join(said)}")
+    return OnboardingOutcome(FAILED if red else HEALTHY, lines, f"{word}: {'; '.join(said)}")
 
 
 def first_finding(verdict: Any) -> str:

@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..inventory import addresses
-from ..inventory.model import Inventory, Node
+from ..inventory.model import Inventory, InventoryNode
+from ..inventory_file.edits import pair
 from ..inventory_file.tree import CannotEditError
-from ..inventory_file.written import pair
 from ..verdict.words import few, plural
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def name_problems(name: str) -> list[str]:
 def node_problems(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     """nodes: {name, variables} of each, as its inventory is to have it."""
     known = tuple(
-        Node(one["name"], {**one["variables"], "cluster_address": _training(one)})
+        InventoryNode(one["name"], {**one["variables"], "cluster_address": _training(one)})
         for one in nodes
         if one["variables"].get("ansible_host")
     )

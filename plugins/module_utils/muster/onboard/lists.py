@@ -17,7 +17,7 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+))?\Z", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Line:
+class HostfileLine:
     """A node of a hostfile. address: "" where the line has one word alone. slots: 0 where none are given."""
 
     name: str
@@ -79,7 +79,7 @@ def _numbers(text: str, part: str) -> list[str]:
     return [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
 
 
-def hostfile(text: str) -> tuple[list[Line], list[str]]:
+def hostfile(text: str) -> tuple[list[HostfileLine], list[str]]:
     """The lines of a hostfile, and what is wrong with others: "line 3: ...".
 
     A line is: name address [slots=N], or one word, a name or an address, [slots=N]. # begins a comment.
@@ -99,7 +99,7 @@ def hostfile(text: str) -> tuple[list[Line], list[str]]:
         elif not (slots.isascii() and slots.isdecimal() and len(slots) <= 4):
             problems.append(f"line {number}: slots is {slots[:20]!r}, which is no number")
         else:
-            found.append(Line(places[0], places[1] if len(places) == 2 else "", int(slots), number))
+            found.append(HostfileLine(places[0], places[1] if len(places) == 2 else "", int(slots), number))
     return found, problems
 
 

@@ -41,14 +41,14 @@ def parse_uris(text: str) -> list[Deb]:
 
 
 @dataclass(frozen=True)
-class Share:
+class DebShare:
     """What one node does. own: what it downloads. others: what it fetches, by the node that downloads it."""
 
     own: tuple[Deb, ...] = ()
     others: Mapping[str, tuple[Deb, ...]] = field(default_factory=dict)
 
 
-def share(needed: Mapping[str, Iterable[Deb]]) -> dict[str, Share]:
+def share(needed: Mapping[str, Iterable[Deb]]) -> dict[str, DebShare]:
     """Part the downloads. needed: what each node needs, in the order of the play."""
     holders: dict[str, str] = {}
     shares = {}
@@ -57,5 +57,5 @@ def share(needed: Mapping[str, Iterable[Deb]]) -> dict[str, Share]:
         for deb in debs:
             holder = holders.setdefault(deb.sha256, node)
             parts[holder] = (*parts.get(holder, ()), deb)
-        shares[node] = Share(parts.pop(node, ()), parts)
+        shares[node] = DebShare(parts.pop(node, ()), parts)
     return shares

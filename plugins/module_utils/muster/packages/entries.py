@@ -36,7 +36,7 @@ _LINE = re.compile(r"^[ \t]*(deb|deb-src)[ \t]+(?:\[([^\]\n]*)\][ \t]+)?(\S+)[ \
 
 
 @dataclass(frozen=True)
-class Entry:
+class SourceEntry:
     """An entry that is switched on. start, end: where its addresses are in the text. key: all the rest of it."""
 
     start: int
@@ -68,7 +68,7 @@ class Entry:
         )
 
 
-def entries(path: str, text: str) -> list[Entry]:
+def entries(path: str, text: str) -> list[SourceEntry]:
     """Read a source file of either form. Of entries that are the same but for their addresses, each has its number."""
     found = _stanzas(text) if path.endswith(".sources") else _lines(text)
     counted: Counter[tuple[str, ...]] = Counter()
@@ -85,7 +85,7 @@ def retargeted(path: str, text: str, saved: str | None, distribution: str, archi
     """
     before = originals(path, saved, distribution) if saved is not None else {}
 
-    def address(entry: Entry) -> str:
+    def address(entry: SourceEntry) -> str:
         wanted = security if entry.is_security else archive
         if entry.key in before:
             return wanted or before[entry.key]
@@ -101,7 +101,7 @@ def originals(path: str, text: str, distribution: str) -> Mapping[tuple[str, ...
     return {entry.key: entry.addresses for entry in entries(path, text) if entry.is_of(distribution)}
 
 
-def _stanzas(text: str) -> list[Entry]:
+def _stanzas(text: str) -> list[SourceEntry]:
     found = []
     for stanza in _STANZA.finditer(text):
         fields = {field[1].lower(): field for field in _FIELD.finditer(text, stanza.start(), stanza.end())}
@@ -113,7 +113,7 @@ def _stanzas(text: str) -> list[Entry]:
             end -= 1
         key = tuple(f"{name}: {value}" for name, value in sorted(values.items()) if name != "uris")
         found.append(
-            Entry(
+            SourceEntry(
                 start,
                 end,
                 text[start:end],
@@ -126,14 +126,14 @@ def _stanzas(text: str) -> list[Entry]:
     return found
 
 
-def _lines(text: str) -> list[Entry]:
+def _lines(text: str) -> list[SourceEntry]:
     found = []
     for line in _LINE.finditer(text):
         kind, options, address, suite, rest = line.groups()
         signed = re.search(r"signed-by=(\S+)", options or "", re.IGNORECASE)
         key = (kind, " ".join((options or "").split()), suite, " ".join(rest.split()))
         start, end = line.span(3)
-        found.append(Entry(start, end, address, (suite,), tuple(rest.split()), signed[1] if signed else "", key))
+        found.append(SourceEntry(start, end, address, (suite,), tuple(rest.split()), signed[1] if signed else "", key))
     return found
 
 

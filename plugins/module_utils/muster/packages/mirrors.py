@@ -35,7 +35,7 @@ class MirrorError(ValueError):
 
 
 @dataclass(frozen=True)
-class Request:
+class MirrorsRequest:
     """The cluster's options: cluster_mirror, cluster_mirror_urls, cluster_offline_dir."""
 
     profile: str = UPSTREAM
@@ -44,7 +44,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Place:
+class PackageOrigin:
     """Where something is taken from. uri: empty means what the node is set up with, or nothing when it is offline.
 
     profile: the one that named it. links: whether it is a page of links to wheels (pip's --find-links), and no index.
@@ -63,17 +63,17 @@ class Sources:
     notes: what a profile lacks, one sentence each.
     """
 
-    archive: Place = Place()
-    security: Place = Place()
-    nvidia: Place = Place()
-    container_toolkit: Place = Place()
-    pip: Place = Place()
-    torch: Place = Place()
+    archive: PackageOrigin = PackageOrigin()
+    security: PackageOrigin = PackageOrigin()
+    nvidia: PackageOrigin = PackageOrigin()
+    container_toolkit: PackageOrigin = PackageOrigin()
+    pip: PackageOrigin = PackageOrigin()
+    torch: PackageOrigin = PackageOrigin()
     offline: str = ""
     notes: tuple[str, ...] = ()
 
 
-def resolve(table: Mapping[str, Any], request: Request, system: str, machine: str = "x86_64") -> Sources:
+def resolve(table: Mapping[str, Any], request: MirrorsRequest, system: str, machine: str = "x86_64") -> Sources:
     """Return where a node with this system (`ubuntu-24.04`) and machine (as uname has it) takes things from."""
     if table["schema"] != SCHEMA:
         raise MirrorError(f"the table of mirrors has schema {table['schema']}, and {SCHEMA} is understood")
@@ -99,16 +99,16 @@ def resolve(table: Mapping[str, Any], request: Request, system: str, machine: st
         "pip": ("pip",),
         "torch": ("torch", "torch_links"),
     }
-    places: dict[str, Place] = {}
+    places: dict[str, PackageOrigin] = {}
     elsewhere: dict[tuple[str, str], list[str]] = {}
     for what, keys in wanted.items():
         key = next((key for key in keys if rows.get(key, {}).get("uri")), None)
         if key is not None:
             uri = _filled(rows[key]["uri"], names)
-            places[what] = Place(uri, request.profile, links=key == "torch_links" or uri.startswith("file:"))
+            places[what] = PackageOrigin(uri, request.profile, links=key == "torch_links" or uri.startswith("file:"))
             continue
         upstream = table["profiles"][UPSTREAM].get(keys[0], {})
-        places[what] = Place(_filled(upstream.get("uri", ""), names))
+        places[what] = PackageOrigin(_filled(upstream.get("uri", ""), names))
         if request.profile != UPSTREAM:
             why = next((rows[key]["lacks"] for key in keys if "lacks" in rows.get(key, {})), "it names none")
             there = "upstream" if upstream else "where the node is set up to"
@@ -128,7 +128,7 @@ def resolve(table: Mapping[str, Any], request: Request, system: str, machine: st
     )
 
 
-def _rows(profiles: Mapping[str, Any], request: Request) -> Mapping[str, Any]:
+def _rows(profiles: Mapping[str, Any], request: MirrorsRequest) -> Mapping[str, Any]:
     if request.profile == CUSTOM:
         return {name: {"uri": uri} for name, uri in request.urls.items()}
     if request.profile not in profiles:

@@ -22,7 +22,7 @@ class PeerFilesError(ValueError):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedFile:
     """A file by its name, without folders, and by what is in it."""
 
     name: str
@@ -30,7 +30,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class FetchAttempt:
     """What came from one peer. why: empty when everything did that it was asked for."""
 
     peer: str
@@ -39,7 +39,7 @@ class Attempt:
     why: str = ""
 
 
-def wanted_of(given: Sequence[Mapping[str, Any]]) -> tuple[Wanted, ...]:
+def wanted_of(given: Sequence[Mapping[str, Any]]) -> tuple[WantedFile, ...]:
     files: dict[str, str] = {}
     for entry in given:
         name, sha256 = str(entry.get("name", "")), str(entry.get("sha256", ""))
@@ -49,7 +49,7 @@ def wanted_of(given: Sequence[Mapping[str, Any]]) -> tuple[Wanted, ...]:
             raise PeerFilesError(f"{name}: '{sha256}' is not a sha256 in hexadecimal digits")
         if files.setdefault(name, sha256) != sha256:
             raise PeerFilesError(f"{name} is named twice, with different contents")
-    return tuple(Wanted(name, sha256) for name, sha256 in files.items())
+    return tuple(WantedFile(name, sha256) for name, sha256 in files.items())
 
 
 def known_peers(known_hosts: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""A package repository as apt has to know it: its files, and whether a key is the one that it is signed with."""
+"""A package repository for apt: its files, its signing key, and the versions that `apt-cache policy` lists."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ OFF = ("no", "false", "without", "off", "disable", "0")  # as apt understands th
 ARCHIVES = ("/debian", "/ubuntu", "/ubuntu-ports")
 _ARMOUR = re.compile(rb"-----BEGIN PGP PUBLIC KEY BLOCK-----\r?\n(.*?)-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL)
 _PUBLIC_KEY = 6  # tag of a packet (RFC 4880, 4.3)
+STATUS = "/var/lib/dpkg/status"  # the place of what is installed
 
 
 class KeyFileError(ValueError):
@@ -25,7 +26,7 @@ class KeyFileError(ValueError):
 
 
 @dataclass(frozen=True)
-class Repository:
+class AptRepository:
     """A repository of packages.
 
     suites: `/` for a flat one, without components. keyring: one that the system has already, empty for all that it
@@ -92,7 +93,7 @@ class Repository:
 
 
 @dataclass(frozen=True)
-class Source:
+class AptSource:
     """An entry of apt's sources, of whichever form, that is not switched off."""
 
     path: str
@@ -102,7 +103,7 @@ class Source:
     signed_by: str = ""
 
 
-def sources(path: str, text: str) -> Iterator[Source]:
+def sources(path: str, text: str) -> Iterator[AptSource]:
     """Read a file of /etc/apt/sources.list.d, or sources.list itself. Only binary packages count."""
     if path.endswith(".sources"):
         for stanza in re.split(r"\n\s*\n", text):
@@ -115,21 +116,21 @@ def sources(path: str, text: str) -> Iterator[Source]:
                 uris, suites, components = (
                     tuple(fields.get(name, "").split()) for name in ("uris", "suites", "components")
                 )
-                yield Source(path, uris, suites, components, fields.get("signed-by", ""))
+                yield AptSource(path, uris, suites, components, fields.get("signed-by", ""))
         return
     for line in text.splitlines():
         entry = re.match(r"deb\s+(?:\[(.*?)\]\s+)?(\S+)\s+(\S+)([^#]*)", line.strip())
         if entry:
             options, uri, suite, parts = entry.groups()
             signed = re.search(r"signed-by=(\S+)", options or "")
-            yield Source(path, (uri,), (suite,), tuple(parts.split()), signed[1] if signed else "")
+            yield AptSource(path, (uri,), (suite,), tuple(parts.split()), signed[1] if signed else "")
 
 
 def same_uri(one: str, other: str) -> bool:
     return one.rstrip("/") == other.rstrip("/")
 
 
-def foreign(repository: Repository, there: Iterable[Source]) -> Source | None:
+def foreign(repository: AptRepository, there: Iterable[AptSource]) -> AptSource | None:
     """Return somebody else's entry for the same packages: apt refuses two of one address with different keys."""
     others = [
         source
@@ -141,7 +142,7 @@ def foreign(repository: Repository, there: Iterable[Source]) -> Source | None:
     return others[0] if others and wanted <= lists else None
 
 
-def of_archive(name: str, components: tuple[str, ...], there: Iterable[Source]) -> Repository | None:
+def of_archive(name: str, components: tuple[str, ...], there: Iterable[AptSource]) -> AptRepository | None:
     """Return further components of the distribution's own archive, from where the node has its main one."""
     main = [
         source
@@ -154,7 +155,7 @@ def of_archive(name: str, components: tuple[str, ...], there: Iterable[Source]) 
     # Of the old form, each suite has a line of its own.
     alike = [source for source in main if (source.uris, source.signed_by) == (first.uris, first.signed_by)]
     suites = dict.fromkeys(suite for source in alike for suite in source.suites)
-    return Repository(name, " ".join(first.uris), tuple(suites), components, keyring=first.signed_by)
+    return AptRepository(name, " ".join(first.uris), tuple(suites), components, keyring=first.signed_by)
 
 
 def fingerprints(key: bytes) -> list[str]:
@@ -208,3 +209,35 @@ def _new_length(data: bytes, at: int) -> tuple[int, int]:
     if first < 224:
         return (first - 192 << 8) + data[at + 1] + 192, at + 2
     return int.from_bytes(data[at + 1 : at + 5], "big"), at + 5
+
+
+def releases(files: str) -> dict[str, Mapping[str, str]]:
+    """Read it without packages: each place and what its Release file says of it (o: origin, l: label, a: suite...).
+
+    A mirror keeps these. A folder with packages has none.
+    """
+    found: dict[str, Mapping[str, str]] = {}
+    place = ""
+    for line in files.splitlines():
+        listed = re.match(r" *-?\d+ (\S.*)$", line)
+        if listed:
+            place = listed[1].strip()
+        elif release := re.match(r" +release (.*)$", line):
+            found[place] = dict(field.partition("=")[::2] for field in release[1].split(","))
+    return found
+
+
+def versions(packages: str) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Read it of packages: of each one every version, the newest first, with the places that have it."""
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    name = version = ""
+    for line in packages.splitlines():
+        if re.match(r"\S+:$", line):
+            name = line[:-1]
+        elif row := re.match(r" (?:\*\*\*|   ) (\S+) -?\d+$", line):
+            version = row[1]
+            found.setdefault(name, {})[version] = ()
+        elif row := re.match(r" +-?\d+ (\S.*)$", line):
+            there = found.setdefault(name, {})
+            there[version] = (*there.get(version, ()), row[1].strip())
+    return found

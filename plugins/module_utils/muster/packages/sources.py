@@ -28,7 +28,7 @@ PROXY_KEYS = ("Acquire::http::Proxy", "Acquire::https::Proxy")
 
 
 @dataclass(frozen=True)
-class Request:
+class SourcesRequest:
     """archive, security: addresses of the distribution's archive; empty for the node's own. no_proxy: hosts.
 
     certificates: each in PEM. offline: folder on the node with debs/.
@@ -45,7 +45,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SourcesState:
     """files: what is in each file that could be ours to change. links: names of our links to certificates.
 
     bundle: the system's certificates; None where the package that keeps them is not installed. proxies: what apt goes
@@ -60,7 +60,7 @@ class Seen:
 
 
 @dataclass
-class Plan:
+class SourcesPlan:
     """write: contents by path, in the order of the writing. remove: paths, and after that the links to certificates.
 
     bundle: whether the system's certificates are to be put together anew. lists: whether apt is to read its lists.
@@ -85,8 +85,8 @@ def is_ours(name: str) -> bool:
     return _OURS.fullmatch(name) is not None
 
 
-def make_plan(request: Request, seen: Seen) -> Plan:
-    plan = Plan()
+def make_plan(request: SourcesRequest, seen: SourcesState) -> SourcesPlan:
+    plan = SourcesPlan()
     _certificates(plan, request, seen)
     _own_file(plan, seen, PROXY_FILE, proxy_text(request), "apt's proxy")
     _proxy_in_force(plan, request, seen)
@@ -104,7 +104,7 @@ def make_plan(request: Request, seen: Seen) -> Plan:
     return plan
 
 
-def proxy_text(request: Request) -> str:
+def proxy_text(request: SourcesRequest) -> str:
     """Return apt's settings for the proxies; empty for none. apt knows single hosts only, and no domains."""
     lines = [
         f'{key} "{proxy}";'
@@ -127,7 +127,7 @@ def offline_texts(folder: str) -> dict[str, str]:
     return {OFFLINE_SOURCES: source, OFFLINE_FILE: settings}
 
 
-def _own_file(plan: Plan, seen: Seen, path: str, text: str, what: str) -> None:
+def _own_file(plan: SourcesPlan, seen: SourcesState, path: str, text: str, what: str) -> None:
     there = seen.files.get(path)
     if there == (text or None):
         return
@@ -140,7 +140,7 @@ def _own_file(plan: Plan, seen: Seen, path: str, text: str, what: str) -> None:
     plan.lists = True
 
 
-def _proxy_in_force(plan: Plan, request: Request, seen: Seen) -> None:
+def _proxy_in_force(plan: SourcesPlan, request: SourcesRequest, seen: SourcesState) -> None:
     if PROXY_FILE in plan.write:
         return
     for key, wanted in zip(PROXY_KEYS, (request.http_proxy, request.https_proxy), strict=True):
@@ -152,7 +152,7 @@ def _proxy_in_force(plan: Plan, request: Request, seen: Seen) -> None:
             )
 
 
-def _offline(plan: Plan, request: Request, seen: Seen) -> None:
+def _offline(plan: SourcesPlan, request: SourcesRequest, seen: SourcesState) -> None:
     if request.offline and seen.offline:
         plan.problems.append(seen.offline)
         return
@@ -160,7 +160,7 @@ def _offline(plan: Plan, request: Request, seen: Seen) -> None:
         _own_file(plan, seen, path, text, "the offline folder")
 
 
-def _source_file(plan: Plan, request: Request, seen: Seen, path: str) -> None:
+def _source_file(plan: SourcesPlan, request: SourcesRequest, seen: SourcesState, path: str) -> None:
     there, saved = seen.files.get(path), seen.files.get(path + SAVED)
     if there is None:
         if saved is not None:
@@ -182,7 +182,7 @@ def _source_file(plan: Plan, request: Request, seen: Seen, path: str) -> None:
         plan.differences.append(f"{path}{SAVED} is there, and no mirror is requested")
 
 
-def _certificates(plan: Plan, request: Request, seen: Seen) -> None:
+def _certificates(plan: SourcesPlan, request: SourcesRequest, seen: SourcesState) -> None:
     names = ["muster", *(f"muster-{number}" for number in range(2, len(request.certificates) + 1))]
     wanted = {f"{CERTIFICATES}/{name}.crt": text for name, text in zip(names, request.certificates, strict=False)}
     for path, text in wanted.items():

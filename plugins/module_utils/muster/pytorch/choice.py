@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from .lock import Section, asked_by, same_place
-from .request import TORCH, Request, RequestError, make_plain_request, make_request
+from .lock import WheelSection, asked_by, same_place
+from .request import TORCH, EnvironmentRequest, EnvironmentRequestError, make_plain_request, make_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ class Ask:
     ranges: bool = False
     package: str = TORCH
 
-    def request(self, python: str, variant: str = "") -> Request:
+    def request(self, python: str, variant: str = "") -> EnvironmentRequest:
         if self.package != TORCH:
             version = self.torch_version
             return make_plain_request(self.package, version=version, packages=self.packages, python=python)
@@ -47,17 +47,17 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Choice:
+class SectionChoice:
     """The request that holds, its section of the lock where there is one, and what the user should know."""
 
-    request: Request
-    section: Section | None = None
+    request: EnvironmentRequest
+    section: WheelSection | None = None
     note: str = ""
 
 
 def choose(
-    sections: Iterable[Section], ask: Ask, python: str, machine: str, reviewed: Iterable[Section] = ()
-) -> Choice:
+    sections: Iterable[WheelSection], ask: Ask, python: str, machine: str, reviewed: Iterable[WheelSection] = ()
+) -> SectionChoice:
     """What a node of this Python and machine shall have. reviewed: what comes with Muster, for what the lock lacks."""
     here = [section for section in sections if section.is_for(python, machine)]
     request = ask.request(python)
@@ -71,30 +71,30 @@ def choose(
     if found is None:
         found = _section_for((section for section in reviewed if section.is_for(python, machine)), request)
     if found is None:
-        return Choice(request)
+        return SectionChoice(request)
     note = ""
     if ask.auto and found.variant != ask.request(python).variant:
         note = (
             f"the lock has PyTorch's build {found.variant}, which the other nodes have, and auto would now take"
             f" {ask.auto}. To change all nodes, set pytorch_variant to {ask.auto}"
         )
-    return Choice(with_lock(request, found), found, note)
+    return SectionChoice(with_lock(request, found), found, note)
 
 
-def with_lock(request: Request, section: Section) -> Request:
+def with_lock(request: EnvironmentRequest, section: WheelSection) -> EnvironmentRequest:
     return replace(request, locked={wheel.name: wheel.version for wheel in section.wheels})
 
 
-def _section_for(sections: Iterable[Section], request: Request) -> Section | None:
+def _section_for(sections: Iterable[WheelSection], request: EnvironmentRequest) -> WheelSection | None:
     asked = asked_by(request)
     return next((s for s in sections if s.variant == request.variant and s.asked == asked), None)
 
 
-def _newest_build(section: Section) -> tuple[int, str]:
+def _newest_build(section: WheelSection) -> tuple[int, str]:
     return (-int(section.variant[2:]) if section.variant[2:].isdigit() else 0, section.variant)
 
 
-def updated(sections: Sequence[Section], new: Section, asks: Iterable[Ask]) -> tuple[Section, ...]:
+def updated(sections: Sequence[WheelSection], new: WheelSection, asks: Iterable[Ask]) -> tuple[WheelSection, ...]:
     """The lock with the new section, and without those that no node of the inventory asks for any longer."""
     asks = tuple(asks)
     kept = [
@@ -105,7 +105,7 @@ def updated(sections: Sequence[Section], new: Section, asks: Iterable[Ask]) -> t
     return (*kept, new)
 
 
-def still_asked(section: Section, asks: Iterable[Ask]) -> bool:
+def still_asked(section: WheelSection, asks: Iterable[Ask]) -> bool:
     for ask in asks:
         if ask.variant == UNASKED:
             if (section.variant == "cpu") == bool(ask.gpus):
@@ -114,7 +114,7 @@ def still_asked(section: Section, asks: Iterable[Ask]) -> bool:
             continue
         try:
             request = ask.request(section.python, section.variant)
-        except RequestError:
+        except EnvironmentRequestError:
             continue  # a node that cannot have what it asks for is told so when its turn comes
         if asked_by(request) == section.asked:
             return True

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from .lock import LockError
-from .request import Request, Requirement
+from .request import EnvironmentRequest, Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ class CondaError(ValueError):
 
 
 @dataclass(frozen=True)
-class Asked:
+class CondaSpecs:
     """channels: in the order in which they are searched. specs: as conda writes them. cuda: what the driver can do, ""
     for no GPU."""
 
@@ -51,7 +51,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Package:
+class CondaPackage:
     url: str
     sha256: str
 
@@ -78,7 +78,7 @@ class Package:
 
 
 @dataclass(frozen=True)
-class CondaRequest(Request):
+class CondaRequest(EnvironmentRequest):
     """folder: the environment's name, which follows from the lock."""
 
     folder: str = ""
@@ -89,10 +89,10 @@ class CondaRequest(Request):
 
 
 @dataclass(frozen=True)
-class Section:
+class CondaSection:
     platform: str
     asked: tuple[str, ...]
-    packages: tuple[Package, ...]
+    packages: tuple[CondaPackage, ...]
 
     @property
     def title(self) -> str:
@@ -112,7 +112,7 @@ class Section:
         packages = [{"url": one.url, "sha256": one.sha256} for one in self.packages]
         return {"platform": self.platform, "asked": list(self.asked), "packages": packages}
 
-    def request(self) -> Request:
+    def request(self) -> EnvironmentRequest:
         """The environment as the plan for a node takes it. It has a Python. Raises LockError."""
         found = {name: version for name, version, _ in (package.parts for package in self.packages)}
         python = found.get("python", "")
@@ -123,12 +123,12 @@ class Section:
         return CondaRequest("conda", 0, ".".join(python.split(".")[:2]), pins, folder=name)
 
 
-def section_of(given: Mapping[str, Any]) -> Section:
-    packages = tuple(Package(one["url"], one["sha256"]) for one in given["packages"])
-    return Section(given["platform"], tuple(given["asked"]), packages)
+def section_of(given: Mapping[str, Any]) -> CondaSection:
+    packages = tuple(CondaPackage(one["url"], one["sha256"]) for one in given["packages"])
+    return CondaSection(given["platform"], tuple(given["asked"]), packages)
 
 
-def asked_of(content: Any, cuda: str = "") -> Asked:
+def asked_of(content: Any, cuda: str = "") -> CondaSpecs:
     """What an environment.yml asks for, as it was read. Raises CondaError."""
     if not isinstance(content, dict):
         raise CondaError("it is no mapping with channels and dependencies")
@@ -147,23 +147,25 @@ def asked_of(content: Any, cuda: str = "") -> Asked:
             raise CondaError(f"its dependency {str(spec)[:100]!r} is none as conda writes them")
     if len(specs) > MOST_ASKED:
         raise CondaError(f"it has more than {MOST_ASKED} dependencies")
-    return Asked(tuple(channel for channel in channels if channel != "nodefaults"), tuple(dict.fromkeys(specs)), cuda)
+    return CondaSpecs(
+        tuple(channel for channel in channels if channel != "nodefaults"), tuple(dict.fromkeys(specs)), cuda
+    )
 
 
-def section_for(sections: Iterable[Section], asked: Asked, platform: str) -> Section | None:
+def section_for(sections: Iterable[CondaSection], asked: CondaSpecs, platform: str) -> CondaSection | None:
     return next((one for one in sections if (one.platform, one.asked) == (platform, asked.lines)), None)
 
 
-def with_section(sections: Iterable[Section], new: Section, asked: Asked) -> tuple[Section, ...]:
+def with_section(sections: Iterable[CondaSection], new: CondaSection, asked: CondaSpecs) -> tuple[CondaSection, ...]:
     """The lock with the new section, and of the others those that are of the same request, for another platform."""
     return (*(one for one in sections if one.asked == asked.lines and one.platform != new.platform), new)
 
 
-def make_section(platform: str, asked: Asked, packages: Iterable[Package]) -> Section:
-    return Section(platform, asked.lines, tuple(sorted(packages, key=lambda package: (package.file, package.url))))
+def make_section(platform: str, asked: CondaSpecs, packages: Iterable[CondaPackage]) -> CondaSection:
+    return CondaSection(platform, asked.lines, tuple(sorted(packages, key=lambda package: (package.file, package.url))))
 
 
-def render(sections: Iterable[Section]) -> str:
+def render(sections: Iterable[CondaSection]) -> str:
     blocks = [
         f"\n# environment: {one.platform}\n# asked for: {', '.join(one.asked)}\n# digest: {one.digest}\n"
         + "".join(f"{package}\n" for package in one.packages)
@@ -172,7 +174,7 @@ def render(sections: Iterable[Section]) -> str:
     return HEAD + "".join(blocks) if blocks else ""
 
 
-def parse(text: str) -> tuple[Section, ...]:
+def parse(text: str) -> tuple[CondaSection, ...]:
     """The sections of a lock. Raises LockError."""
     head, *blocks = re.split(r"^(?=# environment:)", text, flags=re.MULTILINE)
     for line in head.splitlines():
@@ -183,7 +185,7 @@ def parse(text: str) -> tuple[Section, ...]:
     return tuple(_section(block.splitlines()) for block in blocks)
 
 
-def _section(lines: list[str]) -> Section:
+def _section(lines: list[str]) -> CondaSection:
     lines = [line.rstrip() for line in lines if line.strip()]
     heads = [pattern.fullmatch(line) for pattern, line in zip((_TITLE, _ASKED, _DIGEST), lines, strict=False)]
     if len(heads) < 3 or None in heads or len(lines) > MOST_PACKAGES:
@@ -194,15 +196,15 @@ def _section(lines: list[str]) -> Section:
         found = _PACKAGE.fullmatch(line)
         if found is None:
             raise LockError(f"its line '{line[:200]}' is not a package with its hash")
-        packages.append(Package(found[1], found[2]))
+        packages.append(CondaPackage(found[1], found[2]))
         _ = packages[-1].parts
-    section = Section(title, tuple(asked.split(", ")), tuple(packages))
+    section = CondaSection(title, tuple(asked.split(", ")), tuple(packages))
     if section.digest != digest:
         raise LockError(f"the environment for {title} is not as it was written")
     return section
 
 
-def changes(before: Iterable[Section], new: Section) -> list[str]:
+def changes(before: Iterable[CondaSection], new: CondaSection) -> list[str]:
     """What is different from the section whose place the new one takes, for people."""
     old = next((one for one in before if one.platform == new.platform), None)
     if old is None:

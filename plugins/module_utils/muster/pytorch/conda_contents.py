@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .conda import CondaError, Package
+from .conda import CondaError, CondaPackage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +30,7 @@ _SET_ID = 0o7000
 
 
 @dataclass(frozen=True)
-class Entry:
+class CondaEntry:
     """What lies at a path of a folder or an archive. kind: file, link, folder, or special for anything else.
 
     target: of a link. sha256: "" where it was not computed. outside: a file that has more names than the folder has.
@@ -46,7 +46,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Listed:
+class CondaPath:
     """One path of a package's list. size and sha256: None where an old list has none."""
 
     path: str
@@ -59,8 +59,8 @@ class Listed:
 class Contents:
     """What a package says of itself. listed: by path. site_packages: of a Python, "" for the usual place."""
 
-    package: Package
-    listed: Mapping[str, Listed]
+    package: CondaPackage
+    listed: Mapping[str, CondaPath]
     python_only: bool = False
     site_packages: str = ""
     commands: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Contents:
 
 
 @dataclass
-class Layout:
+class CondaLayout:
     """Where all paths go in the environment. kinds: of each path. links: of each path its targets, with the package."""
 
     kinds: dict[str, set[str]] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Layout:
     owners: dict[str, set[str]] = field(default_factory=dict)
 
 
-def contents_of(package: Package, texts: Mapping[str, str]) -> Contents:
+def contents_of(package: CondaPackage, texts: Mapping[str, str]) -> Contents:
     """Read what a package says of itself. texts: of the files of DESCRIBING. Raises CondaError."""
     known = Contents(package, {})
     index = _object(known, texts, INDEX)
@@ -120,17 +120,17 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _listed(known: Contents, texts: Mapping[str, str]) -> Mapping[str, Listed]:
+def _listed(known: Contents, texts: Mapping[str, str]) -> Mapping[str, CondaPath]:
     if PATHS in texts:
         lines = _object(known, texts, PATHS).get("paths")
         if not isinstance(lines, list):
             raise known.wrong("its info/paths.json has no list of paths")
         entries = [_line(known, line) for line in lines]
     elif FILES in texts:  # of a package older than paths.json: names alone
-        entries = [Listed(line) for line in texts[FILES].splitlines() if line]
+        entries = [CondaPath(line) for line in texts[FILES].splitlines() if line]
     else:
         raise known.wrong("it has neither info/paths.json nor info/files")
-    found: dict[str, Listed] = {}
+    found: dict[str, CondaPath] = {}
     for entry in entries:
         if not _plain(entry.path):
             raise known.wrong(f"{_shown(entry.path)} in the package's list is not a normalized relative path")
@@ -139,13 +139,13 @@ def _listed(known: Contents, texts: Mapping[str, str]) -> Mapping[str, Listed]:
     return found
 
 
-def _line(known: Contents, line: Any) -> Listed:
+def _line(known: Contents, line: Any) -> CondaPath:
     if isinstance(line, dict):
         path, kind = line.get("_path"), _KINDS.get(str(line.get("path_type")))
         size, sha256 = line.get("size_in_bytes"), line.get("sha256")
         sound = isinstance(path, str) and kind is not None and (size is None or isinstance(size, int))
         if sound and (sha256 is None or (isinstance(sha256, str) and _SHA256.fullmatch(sha256))):
-            return Listed(str(path), kind, size, sha256)
+            return CondaPath(str(path), kind, size, sha256)
     raise known.wrong(f"{_shown(line)} in its info/paths.json is not the description of a path")
 
 
@@ -159,7 +159,7 @@ def _commands(known: Contents, texts: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def check_unpacked(contents: Contents, entries: Iterable[Entry]) -> None:
+def check_unpacked(contents: Contents, entries: Iterable[CondaEntry]) -> None:
     """Compare what was unpacked of a package with its list. Raises CondaError."""
     found = {entry.path: entry for entry in entries}
     links = {path: {entry.target: ""} for path, entry in found.items() if entry.kind == "link"}
@@ -180,7 +180,7 @@ def check_unpacked(contents: Contents, entries: Iterable[Entry]) -> None:
         _check_listed(contents, listed, found.get(path))
 
 
-def _check_listed(contents: Contents, listed: Listed, entry: Entry | None) -> None:
+def _check_listed(contents: Contents, listed: CondaPath, entry: CondaEntry | None) -> None:
     where = _shown(listed.path)
     if entry is None:
         raise contents.wrong(f"{where} is in the package's list but not in the archive")
@@ -194,11 +194,11 @@ def _check_listed(contents: Contents, listed: Listed, entry: Entry | None) -> No
         raise contents.wrong(f"{where} does not match the sha256 in the package's list")
 
 
-def layout_of(packages: Iterable[tuple[Contents, Iterable[Entry]]], root: str) -> Layout:
+def layout_of(packages: Iterable[tuple[Contents, Iterable[CondaEntry]]], root: str) -> CondaLayout:
     """Put all packages together in thought. root: the environment's path on the nodes. Raises CondaError."""
     known = list(packages)
     python = next((contents for contents, _ in known if contents.package.parts[0] == "python"), None)
-    layout = Layout({path: {"file"} for path in OWN})
+    layout = CondaLayout({path: {"file"} for path in OWN})
     placed: list[tuple[Contents, str]] = []
     for contents, entries in known:
         here = {entry.path: entry for entry in entries}
@@ -206,7 +206,7 @@ def layout_of(packages: Iterable[tuple[Contents, Iterable[Entry]]], root: str) -
         goes = {path: _place(contents, path, python) for path in contents.listed}
         made = [f"conda-meta/{name}-{version}-{build}.json", *(f"bin/{command}" for command in contents.commands)]
         for path, place in (*goes.items(), *((None, place) for place in made)):
-            entry = here[path] if path is not None else Entry(place, "file")
+            entry = here[path] if path is not None else CondaEntry(place, "file")
             layout.kinds.setdefault(place, set()).add(entry.kind)
             layout.owners.setdefault(name, set()).add(place)
             if entry.kind == "link":
@@ -238,7 +238,7 @@ def _place(contents: Contents, path: str, python: Contents | None) -> str:
     return f"{python.site_packages or f'lib/python{short}/site-packages'}{slash}{rest}"
 
 
-def check_tree(layout: Layout, entries: Iterable[Entry]) -> None:
+def check_tree(layout: CondaLayout, entries: Iterable[CondaEntry]) -> None:
     """Compare the environment with what was to be in it. Raises CondaError."""
     found = {entry.path: entry for entry in entries}
     for path, entry in found.items():
@@ -255,13 +255,13 @@ def check_tree(layout: Layout, entries: Iterable[Entry]) -> None:
         raise CondaError(f"{_shown(lost)} is in the list of a package but not in the environment")
 
 
-def _is_clobbered(layout: Layout, path: str) -> bool:
+def _is_clobbered(layout: CondaLayout, path: str) -> bool:
     first, _, rest = path.partition("/")
     name, _, place = rest.partition("/")
     return first == CLOBBERS and place in layout.owners.get(name, ())
 
 
-class Member(Protocol):
+class TarMember(Protocol):
     """A tarfile.TarInfo."""
 
     name: str
@@ -273,12 +273,12 @@ class Member(Protocol):
     def isdir(self) -> bool: ...
 
 
-def member_entry(member: Member) -> Entry:
+def member_entry(member: TarMember) -> CondaEntry:
     kind = "file" if member.isreg() else "link" if member.issym() else "folder" if member.isdir() else "special"
-    return Entry(member.name, kind, member.mode, member.linkname)
+    return CondaEntry(member.name, kind, member.mode, member.linkname)
 
 
-def check_members(entries: Iterable[Entry], root: str) -> None:
+def check_members(entries: Iterable[CondaEntry], root: str) -> None:
     """Refuse an archive of an environment that is more than files, folders and links within root. Raises CondaError."""
     known = list(entries)
     links = {entry.path: {entry.target: ""} for entry in known if entry.kind == "link"}

@@ -37,7 +37,7 @@ _VALUES = {
 
 
 @dataclass(frozen=True)
-class Place:
+class EnvironmentPlace:
     """path: as everybody names the environment; a link, so that it stays the same when another one is built."""
 
     name: str
@@ -56,16 +56,16 @@ def is_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None and name not in TAKEN
 
 
-def places(cluster: Mapping[str, Any]) -> tuple[Place, ...]:
+def places(cluster: Mapping[str, Any]) -> tuple[EnvironmentPlace, ...]:
     """Every environment of a node, the default one first. cluster: the node's variables of the role cluster."""
     # Where the site keeps a torchrun of its own, that is the default one.
     default = cluster["cluster_torchrun"].rpartition("/")[0].rpartition("/")[0]
     root = cluster["cluster_environments_root"]
     named = (
-        Place(name, existing(entry) or f"{folder_of(root, name)}/current")
+        EnvironmentPlace(name, existing(entry) or f"{folder_of(root, name)}/current")
         for name, entry in cluster["cluster_environments"].items()
     )
-    return (Place(DEFAULT, default), *named)
+    return (EnvironmentPlace(DEFAULT, default), *named)
 
 
 def folder_of(root: str, name: str) -> str:

@@ -53,7 +53,7 @@ def _version_of_pixi(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Judged:
+class ExistingEnvironment:
     """refusal: why nothing can be launched in it, and the fix; "" where it can. notes: what its users should know."""
 
     made_by: str
@@ -63,23 +63,31 @@ class Judged:
     notes: tuple[str, ...] = ()
 
 
-def judge(path: str, look: Mapping[str, Any], user: str) -> Judged:
+def judge(path: str, look: Mapping[str, Any], user: str) -> ExistingEnvironment:
     """look: what muster_node/pytorch/existing.py has seen of it. user: as whom its Python was started."""
     maker = made_by(look["marks"])
     if not look["there"]:
-        return Judged(maker, refusal=f"there is no Python at {path}/bin/python. Make it there, or correct its prefix")
+        return ExistingEnvironment(
+            maker, refusal=f"there is no Python at {path}/bin/python. Make it there, or correct its prefix"
+        )
     if look["everybody"]:
         what = f"everybody may write to {look['everybody']}, and so choose what launches run"
-        return Judged(maker, refusal=f"{what}. Take that right away: {shell('sudo chmod -R o-w {path}', path=path)}")
+        return ExistingEnvironment(
+            maker, refusal=f"{what}. Take that right away: {shell('sudo chmod -R o-w {path}', path=path)}"
+        )
     said = look["said"]
     if "packages" not in said:
         fix = "It must lie where every user may read, and fit this node"
-        return Judged(maker, refusal=f"its Python does not start as {user}: {_short(said['error'])}. {fix}")
+        return ExistingEnvironment(
+            maker, refusal=f"its Python does not start as {user}: {_short(said['error'])}. {fix}"
+        )
     torch, python = said.get("torch") or {}, str(said.get("python_full", ""))
     if torch and not said["imported"]:
         fix = f"Put it right with {maker.partition(' ')[0]}" if maker != UNKNOWN else "Put it right"
-        return Judged(maker, python, refusal=f"its torch cannot be imported: {_short(said['error'])}. {fix}")
-    return Judged(maker, python, str(torch.get("version", "")), notes=tuple(_notes(path, look, torch)))
+        return ExistingEnvironment(
+            maker, python, refusal=f"its torch cannot be imported: {_short(said['error'])}. {fix}"
+        )
+    return ExistingEnvironment(maker, python, str(torch.get("version", "")), notes=tuple(_notes(path, look, torch)))
 
 
 def _notes(path: str, look: Mapping[str, Any], torch: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check
 from ..verdict.finding import evidence
-from .request import TORCH, Request, public_version, same_version
+from .request import TORCH, EnvironmentRequest, public_version, same_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -80,7 +80,7 @@ TOOLS = Check(
 )
 
 
-def judge(node: str, request: Request, look: Mapping[str, Any]) -> list[Finding]:
+def judge(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) -> list[Finding]:
     """The findings of one look, one for each check that could be made."""
     if request.main.name != TORCH:
         return [_tools(node, request, look)]
@@ -98,7 +98,7 @@ def variant_of(cuda: str | None) -> str:
     return "cu" + "".join(cuda.split(".")[:2]) if cuda else "cpu"
 
 
-def _unusable(node: str, request: Request, look: Mapping[str, Any]) -> Finding:
+def _unusable(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) -> Finding:
     trace = look.get("trace", "")
     return IMPORT.fail(
         node,
@@ -109,7 +109,7 @@ def _unusable(node: str, request: Request, look: Mapping[str, Any]) -> Finding:
     )
 
 
-def _tools(node: str, request: Request, look: Mapping[str, Any]) -> Finding:
+def _tools(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) -> Finding:
     if look.get("error"):
         summary = f"{request.main} cannot be used: {look['error']}"
         return TOOLS.fail(node, summary, evidence=evidence(f"import {request.main.name}", look.get("trace", "")))
@@ -120,7 +120,7 @@ def _tools(node: str, request: Request, look: Mapping[str, Any]) -> Finding:
     return TOOLS.passed(node, have, observed=have)
 
 
-def _version(node: str, request: Request, look: Mapping[str, Any]) -> Finding:
+def _version(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) -> Finding:
     version, wanted = look["torch"]["version"], request.main.version
     seen = {"observed": version, "expected": wanted}
     if same_version(public_version(version), public_version(wanted)):
@@ -128,7 +128,7 @@ def _version(node: str, request: Request, look: Mapping[str, Any]) -> Finding:
     return VERSION.fail(node, f"torch is {version}, and {wanted} is wanted", **seen)
 
 
-def _variant(node: str, request: Request, look: Mapping[str, Any]) -> Finding:
+def _variant(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) -> Finding:
     variant, wanted = variant_of(look["torch"]["cuda"]), request.variant
     seen = {"observed": variant, "expected": wanted}
     if variant == wanted or (wanted == "cuda" and variant != "cpu"):
@@ -136,7 +136,7 @@ def _variant(node: str, request: Request, look: Mapping[str, Any]) -> Finding:
     return VARIANT.fail(node, f"the build is for {variant}, and {wanted} is wanted", **seen)
 
 
-def _packages(node: str, request: Request, look: Mapping[str, Any]) -> Iterator[Finding]:
+def _packages(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) -> Iterator[Finding]:
     pins, there = request.requirements[1:], look["packages"]
     unmet = ", ".join(str(pin) for pin in pins if not pin.met_by(there))
     have = ", ".join(f"{pin.name} {there.get(pin.name, 'none')}" for pin in pins)
@@ -146,7 +146,7 @@ def _packages(node: str, request: Request, look: Mapping[str, Any]) -> Iterator[
         yield PACKAGES.passed(node, have, observed=have)
 
 
-def _backends(node: str, request: Request, look: Mapping[str, Any]) -> Finding:
+def _backends(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) -> Finding:
     needed = {"gloo", "nccl"} if request.gpus else {"gloo"}
     missing = ", ".join(sorted(needed - set(look["torch"]["backends"])))
     have = ", ".join(look["torch"]["backends"])
@@ -156,7 +156,7 @@ def _backends(node: str, request: Request, look: Mapping[str, Any]) -> Finding:
     return BACKENDS.passed(node, f"backends {have}", **seen)
 
 
-def _devices(node: str, request: Request, look: Mapping[str, Any]) -> Iterator[Finding]:
+def _devices(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) -> Iterator[Finding]:
     if not request.gpus:
         return
     count = look["torch"]["device_count"]

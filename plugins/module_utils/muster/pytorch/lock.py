@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .request import EXTRAS, MARKER, PLAIN, VERSIONS, Request, canonical_name
+from .request import EXTRAS, MARKER, PLAIN, VERSIONS, EnvironmentRequest, canonical_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -53,7 +53,7 @@ class Wheel:
 
 
 @dataclass(frozen=True)
-class Section:
+class WheelSection:
     """One environment: for whom it is, the pins that it was resolved from, and what came of them."""
 
     python: str
@@ -92,11 +92,11 @@ def is_digest(name: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{16}", name) is not None
 
 
-def section_of(given: Mapping[str, Any]) -> Section:
+def section_of(given: Mapping[str, Any]) -> WheelSection:
     """Take what another machine hands over, and nothing that the file could not hold. Raises LockError."""
     try:
         wheels = tuple(Wheel(**wheel) for wheel in given["wheels"])
-        section = Section(given["python"], given["machine"], given["variant"], tuple(given["asked"]), wheels)
+        section = WheelSection(given["python"], given["machine"], given["variant"], tuple(given["asked"]), wheels)
         if _parse_section(_block(section).split("\n")) == section:
             return section
     except (KeyError, TypeError):
@@ -104,17 +104,17 @@ def section_of(given: Mapping[str, Any]) -> Section:
     raise LockError("what was handed over is not an environment as the lock has them")
 
 
-def make_section(request: Request, machine: str, wheels: Iterable[Wheel]) -> Section:
+def make_section(request: EnvironmentRequest, machine: str, wheels: Iterable[Wheel]) -> WheelSection:
     named = (replace(wheel, name=canonical_name(wheel.name)) for wheel in wheels)
-    return Section(request.python, machine, request.variant, asked_by(request), tuple(sorted(named)))
+    return WheelSection(request.python, machine, request.variant, asked_by(request), tuple(sorted(named)))
 
 
-def asked_by(request: Request) -> tuple[str, ...]:
+def asked_by(request: EnvironmentRequest) -> tuple[str, ...]:
     torch, *others = map(str, request.requirements)
     return (torch, *sorted(others))
 
 
-def parse(text: str) -> tuple[Section, ...]:
+def parse(text: str) -> tuple[WheelSection, ...]:
     """The sections of the file's text. Raises LockError."""
     if len(text) > MOST:
         raise LockError(f"it has more than {MOST} characters")
@@ -122,7 +122,7 @@ def parse(text: str) -> tuple[Section, ...]:
     for line in head.splitlines():
         if not line.startswith("#") and line.strip():
             raise LockError(f"its line '{line}' belongs to no environment")
-    sections: list[Section] = []
+    sections: list[WheelSection] = []
     for block in blocks:
         section = _parse_section(block.splitlines())
         if any(same_place(section, other) and section.asked == other.asked for other in sections):
@@ -133,7 +133,7 @@ def parse(text: str) -> tuple[Section, ...]:
     return tuple(sections)
 
 
-def _parse_section(lines: list[str]) -> Section:
+def _parse_section(lines: list[str]) -> WheelSection:
     lines = [line.rstrip() for line in lines if line.strip()]
     heads = [pattern.fullmatch(line) for pattern, line in zip((_TITLE, _ASKED, _DIGEST), lines, strict=False)]
     if len(heads) < 3 or None in heads:
@@ -145,7 +145,7 @@ def _parse_section(lines: list[str]) -> Section:
     for pin in pins:
         if not _REQUIRED.fullmatch(pin):
             raise LockError(f"'{pin[:100]}', which it was asked for, is no requirement")
-    section = Section(title[1], title[2], title[3], pins, tuple(map(_parse_wheel, lines[3:])))
+    section = WheelSection(title[1], title[2], title[3], pins, tuple(map(_parse_wheel, lines[3:])))
     if section.digest != digest[1]:
         raise LockError(f"the environment for {section.title} is not as it was written")
     return section
@@ -161,17 +161,17 @@ def _parse_wheel(line: str) -> Wheel:
     return wheel
 
 
-def _block(section: Section) -> str:
+def _block(section: WheelSection) -> str:
     return (
         f"# environment: {section.title}\n# asked for: {', '.join(section.asked)}\n# digest: {section.digest}\n"
         f"{section.requirements}"
     )
 
 
-def render(sections: Sequence[Section]) -> str:
+def render(sections: Sequence[WheelSection]) -> str:
     """The file's text, the same for the same sections in whatever order; empty for none."""
 
-    def place(section: Section) -> tuple[Any, ...]:
+    def place(section: WheelSection) -> tuple[Any, ...]:
         return ([int(part) for part in section.python.split(".")], section.machine, section.variant, section.asked)
 
     blocks = [f"\n{_block(section)}" for section in sorted(sections, key=place)]
@@ -179,7 +179,7 @@ def render(sections: Sequence[Section]) -> str:
     return head + "".join(blocks) if blocks else ""
 
 
-def changes(before: Sequence[Section], after: Sequence[Section], new: Section) -> list[str]:
+def changes(before: Sequence[WheelSection], after: Sequence[WheelSection], new: WheelSection) -> list[str]:
     """What is different from the environment whose place the new one takes, for people."""
     gone = [section for section in before if section not in after and section.is_for(new.python, new.machine)]
     gone.sort(key=lambda section: section.variant != new.variant)
@@ -193,5 +193,5 @@ def changes(before: Sequence[Section], after: Sequence[Section], new: Section) -
     return [f"{new.title}: {change}" for change in (*moved, *come, *left)] or [f"{new.title}: other files"]
 
 
-def same_place(one: Section, other: Section) -> bool:
+def same_place(one: WheelSection, other: WheelSection) -> bool:
     return (one.python, one.machine, one.variant) == (other.python, other.machine, other.variant)

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from .request import PLAIN, Request, RequestError, canonical_name, public_version
+from .request import PLAIN, EnvironmentRequest, EnvironmentRequestError, canonical_name, public_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ def pip_sources(
     mirror = mirror or {}
     for url in (index_url, *extra_index_urls, *find_links):
         if urlsplit(url).password is not None:
-            raise RequestError(
+            raise EnvironmentRequestError(
                 f"the address of {urlsplit(url).hostname} carries a password, which would show in logs. "
                 "Put it into .netrc or pip.conf of root on the nodes"
             )
@@ -77,7 +77,7 @@ def kinds(builds: Sequence[str]) -> list[str]:
     """pip's arguments for what it may take: wheels alone, and of these packages their source."""
     for name in builds:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-            raise RequestError(f"pytorch_source_builds: '{name}' is not the name of a package")
+            raise EnvironmentRequestError(f"pytorch_source_builds: '{name}' is not the name of a package")
     return [WHEELS_ALONE, *([f"--no-binary={','.join(builds)}"] if builds else [])]
 
 
@@ -85,7 +85,7 @@ def torch_not_found(output: str) -> bool:
     return "No matching distribution found for torch==" in output
 
 
-def explain_pip(output: str, request: Request) -> tuple[str, str]:
+def explain_pip(output: str, request: EnvironmentRequest) -> tuple[str, str]:
     """What went wrong and how to fix it, each one sentence without its full stop."""
     if request.locked and "DO NOT MATCH THE HASHES" in output:
         return "a wheel that was found is another file than the one in the lock", _RESOLVE_ANEW
@@ -160,7 +160,7 @@ _UNREACHABLE = (
 )
 
 
-def _or_the_default_build(requirement: str, request: Request, offered: Sequence[str], fix: str) -> str:
+def _or_the_default_build(requirement: str, request: EnvironmentRequest, offered: Sequence[str], fix: str) -> str:
     """The same fix, after the one that needs nothing else: the build that is offered, where only it is."""
     name, _, version = requirement.partition("==")
     public = public_version(version)
@@ -173,7 +173,7 @@ def _or_the_default_build(requirement: str, request: Request, offered: Sequence[
     )
 
 
-def _fix_missing(requirement: str, request: Request, output: str) -> str:
+def _fix_missing(requirement: str, request: EnvironmentRequest, output: str) -> str:
     name, _, version = requirement.partition("==")
     variable = "cluster_torch_version" if name == "torch" else "pytorch_packages"
     other_python = re.search(rf" {re.escape(version)} Requires-Python ([^\s;]+)", output)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .request import Request
+    from .request import EnvironmentRequest
 
 INBORN = ("pip", "setuptools", "wheel", "pkg-resources")
 
@@ -37,7 +37,7 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class Plan:
+class EnvironmentPlan:
     """In the order of the work: discard broken leftovers, build, switch, retire what is no longer kept."""
 
     target: str
@@ -52,7 +52,7 @@ class Plan:
         return self.build or self.switch or bool(self.discard or self.retire)
 
 
-def plan(request: Request, observed: Observed, keep: int) -> Plan:
+def plan(request: EnvironmentRequest, observed: Observed, keep: int) -> EnvironmentPlan:
     environments = observed.environments
 
     def broken(name: str) -> bool:
@@ -88,7 +88,7 @@ def plan(request: Request, observed: Observed, keep: int) -> Plan:
     kept = [name for name in others if name not in failed][: max(keep, 0)]
     retire = [name for name in others if name not in kept and name not in observed.in_use]
     reasons.extend(f"{name} is not kept any longer" for name in retire)
-    return Plan(
+    return EnvironmentPlan(
         target=target,
         reasons=tuple(reasons),
         discard=tuple(discard),
@@ -107,7 +107,7 @@ def _first_free(name: str, taken: set[str]) -> str:
     return free
 
 
-def shortcomings(request: Request, environment: Environment) -> list[str]:
+def shortcomings(request: EnvironmentRequest, environment: Environment) -> list[str]:
     """Why the environment is not what was asked for; empty when it is."""
     found = list(environment.faults)
     if environment.python and environment.python != request.python:
@@ -120,7 +120,7 @@ def shortcomings(request: Request, environment: Environment) -> list[str]:
     return found or unlocked(request, environment.packages)
 
 
-def unlocked(request: Request, packages: Mapping[str, str]) -> list[str]:
+def unlocked(request: EnvironmentRequest, packages: Mapping[str, str]) -> list[str]:
     """In what the packages are not those of the lock. What a virtual environment is born with may stay."""
     if not request.locked:
         return []
@@ -136,7 +136,7 @@ def unlocked(request: Request, packages: Mapping[str, str]) -> list[str]:
     ]
 
 
-def describe(request: Request, name: str, packages: Mapping[str, str], environments: Sequence[str]) -> str:
+def describe(request: EnvironmentRequest, name: str, packages: Mapping[str, str], environments: Sequence[str]) -> str:
     """One side of the diff: what is live, the pinned or locked packages in it, and which environments lie there."""
     lines = [f"current: {name or 'none'}"]
     names = dict.fromkeys((*(pin.name for pin in request.requirements), *request.locked))
@@ -146,7 +146,7 @@ def describe(request: Request, name: str, packages: Mapping[str, str], environme
 
 
 def difference(
-    request: Request, before: Observed, plan: Plan, *, lock: bool, forget: Sequence[str] = ()
+    request: EnvironmentRequest, before: Observed, plan: EnvironmentPlan, *, lock: bool, forget: Sequence[str] = ()
 ) -> dict[str, str]:
     """The diff of what is live and what lies there. lock: whether the wheels are going to be written down. forget:
     environments with a name that are removed."""

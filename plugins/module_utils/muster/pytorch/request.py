@@ -27,7 +27,7 @@ PLAIN = "plain"  # the variant of what has no builds for GPUs
 _ENVIRONMENT = re.compile(r"[0-9][a-z0-9.]*-(?:c[a-z0-9]+|plain)-py\d+\.\d+-[0-9a-f]{8}(\.\d+)?")
 
 
-class RequestError(ValueError):
+class EnvironmentRequestError(ValueError):
     """The inventory asks for something that cannot be; the text says what to write instead."""
 
 
@@ -54,7 +54,7 @@ class Requirement:
 
 
 @dataclass(frozen=True)
-class Request:
+class EnvironmentRequest:
     """The environment that is asked for. variant: cpu, cuda (what the index offers by default) or cuNNN; plain for one
     that is not PyTorch's.
 
@@ -102,19 +102,19 @@ def is_environment(name: str) -> bool:
 
 def make_request(
     *, torch_version: str, variant: str, gpus: int, packages: Sequence[str], python: str, ranges: bool = False
-) -> Request:
+) -> EnvironmentRequest:
     """ranges: whether the packages are those of a requirements file, and not exact pins."""
     if not _TORCH_VERSION.fullmatch(torch_version):
-        raise RequestError(
+        raise EnvironmentRequestError(
             f"cluster_torch_version: '{torch_version}' is not an exact version. Write it as 2.13.0; "
             "the build after a '+' goes into pytorch_variant"
         )
     if variant == "auto":
         variant = "cuda" if gpus else "cpu"
     if not _VARIANT.fullmatch(variant):
-        raise RequestError(f"pytorch_variant: '{variant}' is none of auto, cpu, cuda, or cu126 and the like")
+        raise EnvironmentRequestError(f"pytorch_variant: '{variant}' is none of auto, cpu, cuda, or cu126 and the like")
     if gpus and variant == "cpu":
-        raise RequestError(
+        raise EnvironmentRequestError(
             f"pytorch_variant is cpu, and cluster_gpus is {gpus}: the CPU build cannot use a GPU. "
             "Set pytorch_variant to auto, or cluster_gpus to 0"
         )
@@ -127,26 +127,26 @@ def make_request(
             continue
         # Of several ranges pip takes what meets all of them.
         if not ranges and requirement.name in {pin.name for pin in pins}:
-            raise RequestError(
+            raise EnvironmentRequestError(
                 f"pytorch_packages: {requirement.name} is named twice"
                 + (" (its version is cluster_torch_version)" if requirement.name == "torch" else "")
             )
         pins.append(requirement)
-    return Request(variant, gpus, python, tuple(pins))
+    return EnvironmentRequest(variant, gpus, python, tuple(pins))
 
 
-def make_plain_request(package: str, *, version: str, packages: Sequence[str], python: str) -> Request:
+def make_plain_request(package: str, *, version: str, packages: Sequence[str], python: str) -> EnvironmentRequest:
     """The request for an environment of another package, such as JupyterLab, with what belongs to it."""
     option = "workbench_packages"
     pins = [parse_requirement(text, python, option) for text in (f"{package}=={version}", *packages)]
-    return Request(PLAIN, 0, python, tuple(pin for pin in pins if pin))
+    return EnvironmentRequest(PLAIN, 0, python, tuple(pin for pin in pins if pin))
 
 
 def parse_requirement(text: str, python: str, option: str = "pytorch_packages") -> Requirement | None:
     """The exact pin in `text`, or None when its marker leaves out this Python."""
     pin = _PIN.fullmatch(text.strip())
     if pin is None:
-        raise RequestError(f"{option}: '{text}' is not an exact pin. Write it as name==version")
+        raise EnvironmentRequestError(f"{option}: '{text}' is not an exact pin. Write it as name==version")
     name, extras, version, marker = pin.groups()
     if marker is not None and not _holds(marker, python):
         return None
@@ -157,7 +157,7 @@ def parse_range(text: str, python: str) -> Requirement | None:
     """What a line of a requirements file asks for, or None when its marker leaves out this Python."""
     found = _RANGE.fullmatch(_without_spaces(text))
     if found is None:
-        raise RequestError(f"'{text[:200]}' is no name of a package, with versions and a marker or without")
+        raise EnvironmentRequestError(f"'{text[:200]}' is no name of a package, with versions and a marker or without")
     name, extras, versions, marker = found.groups(default="")
     if marker and all(_MARKER.fullmatch(part.strip()) for part in re.split(r"\s+and\s+", marker)):
         if not _holds(marker, python):
@@ -177,7 +177,7 @@ def _without_spaces(text: str) -> str:
 def _holds(marker: str, python: str) -> bool:
     parts = [_MARKER.fullmatch(part.strip()) for part in re.split(r"\s+and\s+", marker.strip())]
     if None in parts:
-        raise RequestError(
+        raise EnvironmentRequestError(
             f"pytorch_packages: the marker '{marker}' is not understood. "
             "Compare python_version with a version, and join comparisons with 'and'"
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .lock import MOST_ASKED
-from .request import RequestError, canonical_name, parse_range
+from .request import EnvironmentRequestError, canonical_name, parse_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ class RequirementsError(ValueError):
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedPackages:
     """What an environment is asked to have. torch_version, variant: "" where nothing says them."""
 
     torch_version: str
@@ -95,7 +95,7 @@ def of_pyproject(project: Mapping[str, Any], extras: Sequence[str]) -> list[str]
 def _checked(line: str, where: str) -> str:
     try:
         parse_range(line, ANY_PYTHON)
-    except RequestError as problem:
+    except EnvironmentRequestError as problem:
         for begins, what, fix in _FIXES:
             if begins.match(line):
                 raise RequirementsError(f"{where}: '{line[:200]}' {what}. {fix}") from None
@@ -103,7 +103,7 @@ def _checked(line: str, where: str) -> str:
     return line
 
 
-def asked(lines: Iterable[str], torch_version: str = "", variant: str = "") -> Asked:
+def asked(lines: Iterable[str], torch_version: str = "", variant: str = "") -> RequestedPackages:
     """Which PyTorch the lines ask for, and everything else. torch_version, variant: of cluster_environments.
 
     Raises RequirementsError.
@@ -121,4 +121,6 @@ def asked(lines: Iterable[str], torch_version: str = "", variant: str = "") -> A
                 raise RequirementsError(f"it has {line}, and {what} is {found[what]} besides")
     if len(packages) > MOST_ASKED:
         raise RequirementsError(f"it has more than {MOST_ASKED} requirements")
-    return Asked(found.get("torch", torch_version), found.get("variant", variant), tuple(dict.fromkeys(packages)))
+    return RequestedPackages(
+        found.get("torch", torch_version), found.get("variant", variant), tuple(dict.fromkeys(packages))
+    )

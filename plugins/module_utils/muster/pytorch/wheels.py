@@ -1,14 +1,15 @@
-"""What may be taken for a wheel: by its file's name, and by what it says of itself. Pure."""
+"""Wheels: which files are accepted, by name and metadata, and which node downloads what several nodes need. Pure."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from .request import canonical_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
 # PEP 427: name, version, perhaps a build, and three tags.
 _FILE = re.compile(
@@ -16,6 +17,8 @@ _FILE = re.compile(
 )
 _DIRECT = re.compile(r"\s*[A-Za-z0-9._-]+\s*(\[[^\]]*\])?\s*@")
 _EXTRA = re.compile(r";.*\bextra\b")
+# Other nodes that are asked whether they have kept the wheels of the lock.
+MOST_PEERS = 3
 
 
 class WheelError(ValueError):
@@ -45,3 +48,29 @@ def judge(file: str, name: str, version: str, requires: Iterable[str]) -> None:
 
 def _plain(version: str) -> str:
     return re.sub(r"[-_.+]+", ".", version).lower()
+
+
+@dataclass(frozen=True)
+class WheelNeed:
+    """What a look found that a node needs.
+
+    build: whether it needs wheels. key: the same on nodes that need the same ones. here: whether it has those of the
+    lock. section: what the lock has for it, as Section.as_dict gives it; None for nothing.
+    """
+
+    build: bool
+    key: str
+    here: bool
+    section: Mapping[str, Any] | None = None
+
+
+def downloader(key: str, needs: Mapping[str, WheelNeed]) -> str:
+    """The node that downloads what this key stands for: the first of the play that needs it, or that has it already."""
+    same = [name for name, need in needs.items() if need.build and need.key == key]
+    return min(same, key=lambda name: not needs[name].here, default="")
+
+
+def holders(own: str, key: str, needs: Mapping[str, WheelNeed], nodes: Sequence[str]) -> list[str]:
+    """Nodes that have the wheels of the lock, or may have kept them: the first ones of the inventory (nodes)."""
+    sure = [name for name, need in needs.items() if need.here and need.key == key]
+    return [name for name in dict.fromkeys([*sure, *nodes]) if name != own][:MOST_PEERS]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from ..verdict.finding import Finding
-    from .outputs import Trial
+    from .outputs import RailTrial
 
 # Acceptance tests of others expect 90 to 95 % of the link's rate (Azure: 380 of 400 Gbit/s, 180 of 200; imbue: 720 of
 # 800). Ours warns later: a message of 1 MiB on one queue, from a processor that may be the far one.
@@ -63,7 +63,7 @@ CHECKS = (BROKEN, SLOW_RAIL, LATE_RAIL, UNTRIED)
 PACKAGES = {PINGPONG: "package ibverbs-utils", BANDWIDTH: "package perftest", LATENCY: "package perftest"}
 
 
-def spoke(trial: Trial) -> bool:
+def spoke(trial: RailTrial) -> bool:
     """Whether the trial says anything of RDMA."""
     return not trial.untried and trial.missing != PINGPONG
 
@@ -75,11 +75,11 @@ class Fault:
     node: str
     peer: str | None
     where: str
-    trials: tuple[Trial, ...]
+    trials: tuple[RailTrial, ...]
     note: str = ""
 
 
-def judge(trials: Sequence[Trial]) -> Iterator[Finding]:
+def judge(trials: Sequence[RailTrial]) -> Iterator[Finding]:
     """Judge all trials; a pass for each node against which nothing is said."""
     odd: set[str] = set()
     for finding in _found(trials):
@@ -98,7 +98,7 @@ def judge(trials: Sequence[Trial]) -> Iterator[Finding]:
             )
 
 
-def _found(trials: Sequence[Trial]) -> Iterator[Finding]:
+def _found(trials: Sequence[RailTrial]) -> Iterator[Finding]:
     spoken = [one for one in trials if spoke(one)]
     yield from _untried([one for one in trials if one.untried])
     for fault in faults(spoken, lambda one: bool(one.step)):
@@ -132,7 +132,7 @@ def _found(trials: Sequence[Trial]) -> Iterator[Finding]:
     yield from _late(whole)
 
 
-def _usual(trials: Sequence[Trial]) -> float:
+def _usual(trials: Sequence[RailTrial]) -> float:
     """Return the median adapter's best: one slow adapter of three spoils two trials of three."""
     best: dict[tuple[str, str], float] = {}
     for one in trials:
@@ -141,7 +141,7 @@ def _usual(trials: Sequence[Trial]) -> float:
     return median(best.values())
 
 
-def _late(trials: Sequence[Trial]) -> Iterator[Finding]:
+def _late(trials: Sequence[RailTrial]) -> Iterator[Finding]:
     if not trials:
         return
     usual = median(one.usec or 0 for one in trials)
@@ -159,7 +159,7 @@ def _late(trials: Sequence[Trial]) -> Iterator[Finding]:
         )
 
 
-def _untried(trials: Sequence[Trial]) -> Iterator[Finding]:
+def _untried(trials: Sequence[RailTrial]) -> Iterator[Finding]:
     for node in dict.fromkeys(one.caller for one in trials):
         own = [one for one in trials if one.caller == node]
         peers = few(list(dict.fromkeys(one.called for one in own)))
@@ -170,7 +170,7 @@ def _untried(trials: Sequence[Trial]) -> Iterator[Finding]:
         )
 
 
-def faults(trials: Sequence[Trial], is_bad: Callable[[Trial], bool]) -> Iterator[Fault]:
+def faults(trials: Sequence[RailTrial], is_bad: Callable[[RailTrial], bool]) -> Iterator[Fault]:
     """Divide what is bad: whole rails first, then adapters, then pairs of them."""
     left = [one for one in trials if is_bad(one)]
     for rail in dict.fromkeys(one.hcas for one in left):
@@ -189,7 +189,7 @@ def _of(rail: tuple[str, str]) -> str:
     return rail[0] if rail[0] == rail[1] else f"{rail[0]} and {rail[1]}"
 
 
-def _blamed(trials: Sequence[Trial], bad: Collection[Trial]) -> Iterator[Fault]:
+def _blamed(trials: Sequence[RailTrial], bad: Collection[RailTrial]) -> Iterator[Fault]:
     ends = {one: (f"{one.caller} {one.hcas[0]}", f"{one.called} {one.hcas[1]}") for one in trials}
     names = sorted({end for pair in ends.values() for end in pair})
     both = {way: one for one, pair in ends.items() for way in (pair, pair[::-1])}
@@ -227,7 +227,7 @@ def _blamed(trials: Sequence[Trial], bad: Collection[Trial]) -> Iterator[Fault]:
 
 
 def result(
-    trials: Sequence[Trial], untried: Mapping[str, str], why: str = "", failed: Mapping[str, str] | None = None
+    trials: Sequence[RailTrial], untried: Mapping[str, str], why: str = "", failed: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Return what rdma_rails returns.
 

@@ -46,7 +46,7 @@ MOST = 200  # characters of a tool's own words
 
 
 @dataclass(frozen=True)
-class Trial:
+class RailTrial:
     """One rail between two nodes. step: the one that failed, "" where none did. why: its words, and what they mean.
 
     untried: why RDMA did not come into it at all. missing: the tool that is not there. gbps, usec: None where not
@@ -80,13 +80,15 @@ class Trial:
 
 def trial(
     ends: tuple[str, str], pair: tuple[Hca, Hca], answers: Sequence[Mapping[str, Any]], unserved: str = ""
-) -> Trial:
+) -> RailTrial:
     """Read what each step printed at the calling end. answers: {text, aside, why, missing} in the order of STEPS.
 
     unserved: what the called end's tool said where it did not come to listen. perftest may be missing at either end:
     then nothing is measured.
     """
-    own = Trial(*ends, (pair[0].name, pair[1].name), min(pair[0].rate, pair[1].rate), " ".join(commands(pair[1])[0]))
+    own = RailTrial(
+        *ends, (pair[0].name, pair[1].name), min(pair[0].rate, pair[1].rate), " ".join(commands(pair[1])[0])
+    )
     if unserved:
         return replace(own, step=PINGPONG, why=explained(unserved))
     values: dict[str, float] = {}

@@ -12,15 +12,11 @@ from ..verdict.words import few
 from . import (
     accepted,
     checks,
-    comparison,
     diagnosed,
-    drifted,
-    launched,
     links,
     measured,
     past,
-    restarted,
-    shared_data,
+    run_verdict,
     training,
     transports,
     versions,
@@ -39,7 +35,7 @@ def outcome(kept: Artifacts) -> dict[str, Any]:
     """What came of the run, for run.json: the pages of later runs tell it from there, and scripts."""
     head = words.headline(kept.run, kept.verdict)
     sentence = f"{few(head['nodes'])}: {head['sentence']}" if head["nodes"] else head["sentence"]
-    launch = launched.word(kept)
+    launch = run_verdict.word(kept)
     said = {"launch": launch} if launch else {}
     return {"status": head["status"], "sentence": sentence, **said, "figures": past.figures(kept)}
 
@@ -53,16 +49,16 @@ def page(kept: Artifacts) -> dict[str, Any]:
         "causes": words.causes(kept.verdict),
         "inspected": words.causes(kept.inspect),
         "diagnosed": diagnosed.section(kept),
-        "drifted": drifted.section(kept),
+        "drifted": versions.drift_section(kept),
         "stops": words.stops(kept.run, kept.verdict),
         "checks": checks.grid(kept, nodes),
         "links": links.maps(kept.network),
         "versions": versions.table(kept.health),
         "acceptance": acceptance(kept),
         "training": training.launch(kept),
-        "attempts": restarted.table(kept.attempts, kept.verdict, kept.run.get("id", "")),
-        "comparison": comparison.table(kept.comparison),
-        "shared_data": shared_data.tables(kept.shared_data),
+        "attempts": training.restart_table(kept.attempts, kept.verdict, kept.run.get("id", "")),
+        "comparison": training.speed_table(kept.comparison),
+        "shared_data": measured.shared_data_tables(kept.shared_data),
         "past": past.table(kept.history, kept.run.get("id", "")),
         "trends": past.trends(kept.history, kept.run.get("id", "")),
         "skipped": checks.skipped(kept, nodes),

@@ -1,7 +1,4 @@
-"""What the acceptance test measured, as the page shows it: collectives, GPUs, stragglers, scaling, and a soak.
-
-All of it is what ranks reported: what is missing or no number is left out.
-"""
+"""What the acceptance test and the trial of shared folders measured, as the report shows it."""
 
 from __future__ import annotations
 
@@ -30,6 +27,8 @@ UNFOLDED = 2  # curves of collectives
 LINES = 8  # ranks of a soak that have a line of their own; of more, the worst, the median and the best
 THROTTLES = 60  # marks of a plot
 BASIS = 400  # characters of what a floor rests on: a data sheet's address, and where it is quoted
+MOST_UNFOLDED = 16  # nodes; of more, the slowest of each measure
+SLOWEST = 2
 
 
 # ---------------------------------------------------------------- collectives
@@ -111,17 +110,17 @@ def _span(sizes: Sequence[float]) -> str:
 
 def _plot(name: str, curves: Sequence[Curve]) -> dict[str, Any]:
     """busbw and, dashed, algbw of every level; of the nodes the slowest one."""
-    lines: list[plots.Line] = []
+    lines: list[plots.PlotLine] = []
     for level, told, css in LEVELS:
         worst = _slowest(curves, level)
         if worst is None:
             continue
         nodes = sum(curve["level"] == level for curve in curves)
         of = f"inside {worst['node']}" + (f", the slowest of {nodes}" if nodes > 1 else "") if level == "node" else told
-        lines.append(plots.Line(of, css, [(point[0], point[1]) for point in worst["points"]]))
+        lines.append(plots.PlotLine(of, css, [(point[0], point[1]) for point in worst["points"]]))
         algbw = [(point[0], point[2]) for point in worst["points"] if point[2]]
         if algbw:
-            lines.append(plots.Line("", css, algbw, dashed=True))
+            lines.append(plots.PlotLine("", css, algbw, dashed=True))
     across = [point[0] for line in lines for point in line.points]
     up = [point[1] for line in lines for point in line.points]
     x = plots.sizes("size of the message", min(across), max(across))
@@ -258,7 +257,7 @@ def _over_time(
         return None
     shown = _few_lines(lines, worst)
     values = [value for _, points in shown for _, value in points] + [mark.y for mark in marks]
-    drawn = [plots.Line(name, f"c{1 + place % 8}", points) for place, (name, points) in enumerate(shown)]
+    drawn = [plots.PlotLine(name, f"c{1 + place % 8}", points) for place, (name, points) in enumerate(shown)]
     x = plots.along(word_of, 0, longest / seconds, whole=False)
     return plots.plot(title, "", x, plots.upward(unit, values), drawn, marks)
 
@@ -301,3 +300,42 @@ def _finite(value: Any) -> float | None:
 
 def _numbers(values: Any) -> list[float]:
     return [found for one in values if (found := _finite(one)) is not None] if isinstance(values, list) else []
+
+
+def shared_data_tables(kept: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """One for each folder; None where none was tried."""
+    found = [
+        {
+            "path": one["path"],
+            "megabytes": one["megabytes"],
+            "count": len(one["nodes"]),
+            **split(one["nodes"]),
+            "together": {
+                name: f"{sum(row[name] or 0.0 for row in one['nodes']):.0f}" if len(one["nodes"]) > 1 else ""
+                for name in ("write", "read")
+            },
+        }
+        for one in kept.get("folders", [])
+    ]
+    return found or None
+
+
+def split(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The nodes that are shown at once, and the others."""
+    worst = {"write": lambda row: row["write"] or 0.0, "read": lambda row: row["read"] or 0.0, "seen": late}
+    odd = (
+        [row for key in worst.values() for row in sorted(nodes, key=key)[:SLOWEST]]
+        if len(nodes) > MOST_UNFOLDED
+        else nodes
+    )
+    texts = [(row in odd, {**row, **{name: shown(row[name]) for name in worst}}) for row in nodes]
+    return {"rows": [text for first, text in texts if first], "folded": [text for first, text in texts if not first]}
+
+
+def late(row: Mapping[str, Any]) -> float:
+    """The longest wait first, and before it whoever saw nothing."""
+    return -math.inf if row["seen"] is None else -float(row["seen"])
+
+
+def shown(value: float | None) -> str:
+    return "not known" if value is None else f"{value:g}"

@@ -86,7 +86,7 @@ def _trend(title: str, unit: str, points: Sequence[tuple[str, float]]) -> dict[s
     x = plots.Axis("runs, the newest on the right", 0, last, [(place, points[place][0][5:10]) for place in places])
     y = plots.upward(unit, [value for _, value in points])
     return plots.plot(
-        title, "", x, y, [plots.Line("", "c1", [(n, value) for n, (_, value) in enumerate(points)])], marks
+        title, "", x, y, [plots.PlotLine("", "c1", [(n, value) for n, (_, value) in enumerate(points)])], marks
     )
 
 

@@ -28,7 +28,7 @@ EVERYWHERE = "cluster"
 
 
 @dataclass
-class Case:
+class JUnitCase:
     """of: what it is about, a node or a rank of it. message: the first line of why. text: all that is known of it."""
 
     of: str
@@ -46,7 +46,7 @@ class Suite:
     name: str
     began: str
     seconds: float
-    cases: list[Case] = field(default_factory=list)
+    cases: list[JUnitCase] = field(default_factory=list)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -60,7 +60,7 @@ class Suite:
 
 
 def suite(kept: Artifacts) -> Suite:
-    cases: dict[tuple[str, str], Case] = {}
+    cases: dict[tuple[str, str], JUnitCase] = {}
     for case in (*_findings(kept.verdict), *_stops(kept.run), *_skipped(kept.verdict), *_stages(kept.smoke)):
         other = cases.setdefault((case.of, case.name), case)
         if other is not case:
@@ -70,14 +70,14 @@ def suite(kept: Artifacts) -> Suite:
     return Suite(name, str(run.get("began", "")), _seconds(run.get("seconds")), list(cases.values()))
 
 
-def _add(case: Case, more: Case) -> None:
+def _add(case: JUnitCase, more: JUnitCase) -> None:
     """Another finding of the same check on the same node."""
     if RESULTS.index(more.result) < RESULTS.index(case.result):
         case.result, case.message = more.result, more.message
     case.text = "\n\n".join(text for text in (case.text, more.text) if text)
 
 
-def _findings(verdict: Mapping[str, Any]) -> Iterator[Case]:
+def _findings(verdict: Mapping[str, Any]) -> Iterator[JUnitCase]:
     for finding in verdict.get("findings", []):
         summary, fix = str(finding.get("summary", "")), finding.get("fix") or {}
         peer = f" to {finding['peer']}" if finding.get("peer") else ""
@@ -91,25 +91,27 @@ def _findings(verdict: Mapping[str, Any]) -> Iterator[Case]:
         status = mark(finding.get("status"))
         head = summary if status == "pass" else f"{status}: {summary}"
         text = "\n".join([head, *(f"{name}: {value}" for name, value in lines if value)])
-        yield Case(str(finding.get("node", "")), f"{finding.get('id', '')}{peer}", OF_FINDINGS[status], summary, text)
+        yield JUnitCase(
+            str(finding.get("node", "")), f"{finding.get('id', '')}{peer}", OF_FINDINGS[status], summary, text
+        )
 
 
-def _stops(run: Mapping[str, Any]) -> Iterator[Case]:
+def _stops(run: Mapping[str, Any]) -> Iterator[JUnitCase]:
     for failure in run.get("failures", []):
         why = str(failure.get("why", ""))
         first = next(iter(why.splitlines()), "failed")
-        yield Case(str(failure.get("node", "")), str(failure.get("task", "")), "error", first, why)
+        yield JUnitCase(str(failure.get("node", "")), str(failure.get("task", "")), "error", first, why)
 
 
-def _skipped(verdict: Mapping[str, Any]) -> Iterator[Case]:
+def _skipped(verdict: Mapping[str, Any]) -> Iterator[JUnitCase]:
     looked = {(str(one.get("node")), one.get("id")) for one in verdict.get("findings", [])}
     for entry in (verdict.get("coverage") or {}).get("skipped", []):
         of = str(entry.get("node") or EVERYWHERE)
         if (of, entry.get("id")) not in looked:
-            yield Case(of, str(entry.get("id", "")), "skipped", str(entry.get("why", "")))
+            yield JUnitCase(of, str(entry.get("id", "")), "skipped", str(entry.get("why", "")))
 
 
-def _stages(smoke: Mapping[str, Any]) -> Iterator[Case]:
+def _stages(smoke: Mapping[str, Any]) -> Iterator[JUnitCase]:
     for rank in rows(smoke, "ranks"):
         stages = rank.get("stages")
         for name, report in stages.items() if isinstance(stages, dict) else ():
@@ -117,7 +119,7 @@ def _stages(smoke: Mapping[str, Any]) -> Iterator[Case]:
                 continue
             of, why = f"{rank.get('node', '')}.rank{rank.get('rank', '')}", str(report.get("why") or "")
             result = OF_STAGES.get(str(report.get("status")), "error")
-            yield Case(of, f"stage {name}", result, why, why, _seconds(report.get("seconds")))
+            yield JUnitCase(of, f"stage {name}", result, why, why, _seconds(report.get("seconds")))
 
 
 def _seconds(value: Any) -> float:

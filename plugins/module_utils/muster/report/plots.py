@@ -49,7 +49,7 @@ class Axis:
         return min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 0.5
 
 
-class Line(NamedTuple):
+class PlotLine(NamedTuple):
     """dashed: a second measure of the same thing."""
 
     name: str
@@ -111,7 +111,9 @@ def size(count: float) -> str:
     return f"{number(count)} B"
 
 
-def plot(title: str, told: str, x: Axis, y: Axis, lines: Sequence[Line], marks: Sequence[Mark] = ()) -> dict[str, Any]:
+def plot(
+    title: str, told: str, x: Axis, y: Axis, lines: Sequence[PlotLine], marks: Sequence[Mark] = ()
+) -> dict[str, Any]:
     drawn = []
     for line in lines:
         points = " ".join(f"{_x(x, across)},{_y(y, up)}" for across, up in _thin(line.points))

@@ -27,7 +27,7 @@ FOREIGN = "with what is not Muster's"
 
 
 @dataclass(frozen=True)
-class Run:
+class KeptRun:
     """over: it has ended, and so has all that it launched. names: what lies in its folder. mentions: runs that its
     files speak of. own: whether the folder is the user's own, and no link.
     """
@@ -40,7 +40,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Decision:
+class PruningDecision:
     """kept: beside the newest ones, each with the reason."""
 
     newest: Sequence[str]
@@ -48,12 +48,12 @@ class Decision:
     removed: Sequence[str] = ()
 
 
-def decide(runs: Sequence[Run], most: int, named: Collection[str]) -> Decision:
+def decide(runs: Sequence[KeptRun], most: int, named: Collection[str]) -> PruningDecision:
     """runs: the newest first. most: so many of the newest stay, all where it is 0. named: runs that latest or the
     accepted state speak of.
     """
     if most <= 0:
-        return Decision([run.id for run in runs])
+        return PruningDecision([run.id for run in runs])
     newest, older = runs[:most], runs[most:]
     by_id = {run.id: run for run in older}
     last = {next((run.id for run in runs if name in run.names), "") for name in NEWEST_WITH}
@@ -72,10 +72,10 @@ def decide(runs: Sequence[Run], most: int, named: Collection[str]) -> Decision:
         if name in by_id and name not in kept:
             kept[name] = REFERRED
             waiting += by_id[name].mentions
-    return Decision([run.id for run in newest], kept, [run.id for run in older if run.id not in kept])
+    return PruningDecision([run.id for run in newest], kept, [run.id for run in older if run.id not in kept])
 
 
-def sentence(decision: Decision, failed: int, cluster: str) -> str:
+def sentence(decision: PruningDecision, failed: int, cluster: str) -> str:
     """What was kept, and how many were removed; "" where none was to be. failed: how many are still there."""
     if not decision.removed:
         return ""

@@ -1,4 +1,4 @@
-"""The launch: who had which ranks, and how the training went."""
+"""The launch: who had which ranks, how the training went, its restarts, and its speed beside fewer processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import math
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ..acceptance import comparison
 from ..acceptance.reports import number as numeric
+from ..verdict.words import few
 from . import plots
 from .words import number
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 SLOW = 0.8  # of what the ranks have in the middle
 UNFOLDED = 16  # nodes; of more, those that are slow or silent
+ENDED = {True: "pass", False: "fail"}
 
 
 def launch(kept: Artifacts) -> dict[str, Any] | None:
@@ -99,9 +102,51 @@ def curve(title: str, unit: str, steps: Sequence[Mapping[str, Any]], key: str) -
     (begin, first), (end, last) = points[0], points[-1]
     told = f"from {number(first)} at step {begin} to {number(last)} at step {end}"
     x, y = plots.along("step", begin, end), plots.upward(unit, [value for _, value in points])
-    return plots.plot(title, told, x, y, [plots.Line("", "c1", points)])
+    return plots.plot(title, told, x, y, [plots.PlotLine("", "c1", points)])
 
 
 def _is_number(value: Any) -> bool:
     found = numeric(value)
     return found is not None and math.isfinite(found)
+
+
+def speed_table(kept: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Rows as text, by the headings; None where nothing was compared."""
+    rows = kept.get("rows", [])
+    if not rows:
+        return None
+    most = max((row["samples_per_second"] or 0.0 for row in rows), default=0.0)
+    return {
+        "headings": list(comparison.HEADINGS),
+        "sentence": comparison.sentence(kept),
+        "wrong": bool(kept["wrong"]),
+        "rows": [
+            {
+                "cells": comparison.cells(row),
+                "part": round(100 * (row["samples_per_second"] or 0.0) / most, 1) if most else 0,
+                "why": row["why"],
+            }
+            for row in rows
+        ],
+        "skipped": [f"{entry['name']}: {entry['why']}" for entry in kept["skipped"]],
+    }
+
+
+def restart_table(kept: Mapping[str, Any], verdict: Mapping[str, Any], this: str) -> list[dict[str, Any]] | None:
+    """Rows, the oldest first; None where there was one attempt, or none. kept: attempts.json. this: the run's id."""
+    found = [one for one in kept.get("attempts", []) if isinstance(one, dict)]
+    if len(found) < 2:
+        return None
+    well = verdict.get("status") in ("healthy", "degraded")
+    return [
+        {
+            "number": one.get("number", ""),
+            "id": str(one.get("launch_id", "")),
+            "this": one.get("launch_id") == this,
+            "nodes": few([str(name) for name in one.get("nodes", [])]),
+            "from": str(one.get("checkpoint") or ""),
+            "mark": ENDED[well and one is found[-1]],
+            "how": str(one.get("summary", "")),
+        }
+        for one in found
+    ]

@@ -1,4 +1,4 @@
-"""What must be the same on every node, and who has something else."""
+"""What must be the same on every node and is not, and what drifted: since when, and by whom."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from ..verdict.words import few
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from .artifacts import Artifacts
 
 NAMES = {
     "os": "system",
@@ -32,6 +34,8 @@ MEANT = {
     ("environment", "empty"): "none that NCCL, Gloo, CUDA or PyTorch reads",
     ("nccl_conf", "empty"): "sets nothing, or is not there",
 }
+MOST = 500  # rows
+UNFOLDED = 30
 
 
 def table(health: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]] | None:
@@ -63,3 +67,32 @@ def table(health: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]] | Non
 
 def _text(trait: str, value: Any) -> str | None:
     return None if value is None else MEANT.get((trait, str(value)), str(value))
+
+
+def drift_section(kept: Artifacts) -> dict[str, Any] | None:
+    """None where it was not looked for."""
+    if not kept.drift.get("nodes"):
+        return None
+    differences = [one for one in kept.drift.get("differences", []) if one["status"] != "pass"]
+    rows = [
+        {
+            "mark": one["status"],
+            "node": one["node"],
+            "what": one["what"],
+            "seen": one["observed"],
+            "expected": one["expected"],
+            "since": one["since"] or "unknown",
+            "by": one["by"] or "unknown",
+            "maybe": list(one.get("others", [])),
+            "how": one["how"],
+            "source": one["source"],
+        }
+        for one in differences[:MOST]
+    ]
+    return {
+        "rows": rows[:UNFOLDED],
+        "folded": rows[UNFOLDED:],
+        "left_out": max(0, len(differences) - MOST),
+        "repairs": list(kept.drift.get("repairs", [])),
+        "down": [name for name, one in kept.drift["nodes"].items() if not one["reached"]],
+    }

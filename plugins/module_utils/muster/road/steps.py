@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Step:
+class RoadStep:
     """One step, which runs alone by its tag.
 
     name: as site.yml has it. tag: also the name of its playbook. does: one line of README, in Markdown; without one the
@@ -29,7 +29,7 @@ class Step:
 
 
 STEPS = (
-    Step(
+    RoadStep(
         "Validate",
         "validate",
         "judges the inventory on the controller, before any node is contacted, and names all its problems at once",
@@ -49,19 +49,19 @@ STEPS = (
             *("cluster_no_proxy", "cluster_extra_ca", "cluster_offline_dir", "cluster_environments"),
         ),
     ),
-    Step(
+    RoadStep(
         "Inspect",
         "inspect",
         "looks at every node, changes nothing, and stops the ones that cannot go on "
         "([docs/inspect.md](docs/inspect.md))",
     ),
-    Step(
+    RoadStep(
         "Baseline",
         "baseline",
         "packages, time, limits and the unprivileged user that training needs",
         ("package_sources", "node_baseline"),
     ),
-    Step(
+    RoadStep(
         "Network",
         "network",
         "names that never mean loopback, ssh between the nodes with checked keys, a firewall that stays on "
@@ -70,7 +70,7 @@ STEPS = (
         ("cluster_hosts", "ssh_mesh", "firewall", "mtu", "shared_data"),
         ("mtu_training", "shared_data_mounts"),
     ),
-    Step(
+    RoadStep(
         "GPU stack",
         "gpu_stack",
         "driver, fabric manager, what InfiniBand and RoCE need, and on request CUDA, NCCL, containers and DCGM: "
@@ -82,7 +82,7 @@ STEPS = (
             *("nccl_tests_source", "nccl_tests_sha256", "container_toolkit_engine", "dcgm_install"),
         ),
     ),
-    Step(
+    RoadStep(
         "PyTorch",
         "pytorch",
         "one PyTorch environment, the same on every node to the last wheel, downloaded once "
@@ -90,7 +90,7 @@ STEPS = (
         ("pytorch", "launch_users", "workbench"),
         ("workbench_nodes", "workbench_root", "workbench_jupyterlab", "workbench_packages", "workbench_lock"),
     ),
-    Step(
+    RoadStep(
         "Health",
         "health",
         "every node and every link examined, the nodes compared; a launch that would fail is not begun "
@@ -98,12 +98,12 @@ STEPS = (
         ("health",),
         ("health_gate", "health_quarantine", "health_throughput", "health_rails", "health_collective", "health_code"),
     ),
-    Step(
+    RoadStep(
         "DDP smoke",
         "ddp_smoke",
         "`torchrun` on every node, supervised, and its results checked",
         ("launch", "ddp_smoke"),
     ),
     # Every run writes its page without being asked.
-    Step("Report", "report", "", ("report",)),
+    RoadStep("Report", "report", "", ("report",)),
 )

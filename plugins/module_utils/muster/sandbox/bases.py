@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Base(NamedTuple):
+class BaseRelease(NamedTuple):
     """A release by the names that its archive uses."""
 
     distribution: str
@@ -13,11 +13,11 @@ class Base(NamedTuple):
 
 
 BASES = {
-    "debian12": Base("Debian", "bookworm"),
-    "debian13": Base("Debian", "trixie"),
-    "ubuntu22.04": Base("Ubuntu", "jammy"),
-    "ubuntu24.04": Base("Ubuntu", "noble"),
-    "ubuntu26.04": Base("Ubuntu", "resolute"),
+    "debian12": BaseRelease("Debian", "bookworm"),
+    "debian13": BaseRelease("Debian", "trixie"),
+    "ubuntu22.04": BaseRelease("Ubuntu", "jammy"),
+    "ubuntu24.04": BaseRelease("Ubuntu", "noble"),
+    "ubuntu26.04": BaseRelease("Ubuntu", "resolute"),
 }
 
 UBUNTU_ARCHIVE = "http://archive.ubuntu.com/ubuntu"
@@ -59,7 +59,7 @@ def ubuntu_sources(mirror: str, release: str) -> str:
     return stanza(mirror.rstrip("/"), suites, "main universe", f"/{UBUNTU_KEYRING.file}")
 
 
-def apt_sources(listing: str, base: Base) -> str:
+def apt_sources(listing: str, base: BaseRelease) -> str:
     """Return the sources of a release where this machine takes its own from; empty where it has no such distribution.
 
     The listing has a line C(origin|uri|suite|codename|component) per source. Another release of the same distribution

@@ -34,7 +34,7 @@ _CAPABILITIES = ("SYS_ADMIN", "NET_ADMIN", "NET_RAW", "SYS_PTRACE", "MKNOD")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SandboxRequest:
     """The sandbox as the inventory describes it."""
 
     name: str
@@ -48,7 +48,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Found:
+class SandboxFacts:
     """What is on this machine."""
 
     containers: list[dict[str, Any]]
@@ -69,7 +69,7 @@ class Specification(TypedDict):
 
 
 @dataclass
-class Plan:
+class SandboxPlan:
     """The steps from what was found to what is wanted."""
 
     refusal: str = ""
@@ -96,7 +96,7 @@ def container_name(sandbox: str, node: str) -> str:
     return f"{sandbox}-{node}"
 
 
-def specification(wanted: Wanted, node: str) -> Specification:
+def specification(wanted: SandboxRequest, node: str) -> Specification:
     return {
         "image": wanted.image,
         "address": wanted.nodes[node],
@@ -145,14 +145,14 @@ def _name(container: dict[str, Any]) -> str:
     return str(names[0] if isinstance(names, list) else names)
 
 
-def _mine(name: str, checkout: str, found: Found, thing: dict[str, Any]) -> bool:
+def _mine(name: str, checkout: str, found: SandboxFacts, thing: dict[str, Any]) -> bool:
     """Whether a container or network is this checkout's to change: its own, or one whose checkout is gone."""
     has = labels(thing)
     owner = has.get(LABEL_CHECKOUT, "")
     return has.get(LABEL) == name and (owner == checkout or owner not in found.checkouts)
 
 
-def _belongs_to_another(name: str, checkout: str, found: Found) -> str:
+def _belongs_to_another(name: str, checkout: str, found: SandboxFacts) -> str:
     """Sentence that names the checkout to which a sandbox of this name belongs; empty when there is none."""
     for thing in [*found.containers, *found.networks]:
         if labels(thing).get(LABEL) == name and not _mine(name, checkout, found, thing):
@@ -168,7 +168,7 @@ def _subnets(network: dict[str, Any]) -> list[str]:
     return [str(entry["subnet"]) for entry in network.get("subnets") or []]
 
 
-def _subnet_holder(wanted: Wanted, found: Found) -> str:
+def _subnet_holder(wanted: SandboxRequest, found: SandboxFacts) -> str:
     """Who else uses an address of the wanted subnet, in words; empty when nobody does."""
     subnet = ipaddress.IPv4Network(wanted.subnet)
     own_links = set()
@@ -199,7 +199,7 @@ def _why_not_kept(container: dict[str, Any], spec: Specification) -> str:
     return f"its {' and '.join(differing)} changed" if differing else ""
 
 
-def _why_not_kept_in(wanted: Wanted, node: str, container: dict[str, Any], new_network: bool) -> str:
+def _why_not_kept_in(wanted: SandboxRequest, node: str, container: dict[str, Any], new_network: bool) -> str:
     if not node:
         return "it is no longer in the inventory"
     if new_network:
@@ -207,7 +207,7 @@ def _why_not_kept_in(wanted: Wanted, node: str, container: dict[str, Any], new_n
     return _why_not_kept(container, specification(wanted, node))
 
 
-def _judge_machines(wanted: Wanted, found: Found, plan: Plan) -> None:
+def _judge_machines(wanted: SandboxRequest, found: SandboxFacts, plan: SandboxPlan) -> None:
     """Sort the machines into those that are kept, started, removed and made."""
     by_name = {container_name(wanted.name, node): node for node in wanted.nodes}
     kept = set()
@@ -228,20 +228,20 @@ def _judge_machines(wanted: Wanted, found: Found, plan: Plan) -> None:
     plan.create = {node: specification(wanted, node) for node in wanted.nodes if node not in kept}
 
 
-def make_plan(wanted: Wanted, found: Found) -> Plan:
+def make_plan(wanted: SandboxRequest, found: SandboxFacts) -> SandboxPlan:
     """Compare, and say what is to be done; or why nothing can be."""
     refusal = _belongs_to_another(wanted.name, wanted.checkout, found)
     if refusal:
-        return Plan(refusal=refusal)
+        return SandboxPlan(refusal=refusal)
     holder = _subnet_holder(wanted, found)
     if holder:
-        return Plan(
+        return SandboxPlan(
             refusal=f"The sandbox's subnet {wanted.subnet} is taken by {holder}: choose a free one, for example "
             "MUSTER_SANDBOX_PREFIX=10.203.78."
         )
 
     own_networks = [n for n in found.networks if _mine(wanted.name, wanted.checkout, found, n)]
-    plan = Plan(build=not found.image)
+    plan = SandboxPlan(build=not found.image)
     plan.network = not any(wanted.subnet in _subnets(network) for network in own_networks)
     plan.remove_network = plan.network and bool(own_networks)
     _judge_machines(wanted, found, plan)
@@ -255,9 +255,9 @@ def make_plan(wanted: Wanted, found: Found) -> Plan:
     return plan
 
 
-def plan_end(name: str, checkout: str, found: Found) -> Plan:
+def plan_end(name: str, checkout: str, found: SandboxFacts) -> SandboxPlan:
     """Everything that a sandbox has on this machine, to be removed."""
-    return Plan(
+    return SandboxPlan(
         refusal=_belongs_to_another(name, checkout, found),
         remove={_name(thing): "" for thing in found.containers if _mine(name, checkout, found, thing)},
         remove_network=any(_mine(name, checkout, found, network) for network in found.networks),

@@ -39,7 +39,7 @@ class Hop:
 
     host: str
     port: int = 22
-    keys: tuple[known_hosts.Key, ...] = ()
+    keys: tuple[known_hosts.HostKey, ...] = ()
 
     @property
     def shown(self) -> str:
@@ -48,7 +48,7 @@ class Hop:
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedNode:
     """A node as others shall reach it.
 
     keys: lines of known_hosts without the names of hosts. hops: on the way to it, in their order. command: the
@@ -59,13 +59,13 @@ class Shared:
     host: str = ""
     port: int = 22
     values: Mapping[str, Any] = field(default_factory=dict)
-    keys: tuple[known_hosts.Key, ...] = ()
+    keys: tuple[known_hosts.HostKey, ...] = ()
     hops: tuple[Hop, ...] = ()
     command: str = ""
     error: str = ""
 
 
-def problems(nodes: Sequence[Shared]) -> list[str]:
+def problems(nodes: Sequence[SharedNode]) -> list[str]:
     """Why the folder cannot be written, a sentence for each node."""
     found = []
     for node in nodes:
@@ -79,7 +79,7 @@ def problems(nodes: Sequence[Shared]) -> list[str]:
     return found
 
 
-def warnings(nodes: Sequence[Shared]) -> list[str]:
+def warnings(nodes: Sequence[SharedNode]) -> list[str]:
     commands = [node.name for node in nodes if node.command]
     if not commands:
         return []
@@ -95,7 +95,7 @@ def unknown(names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if name not in NAMES and not name.startswith(".") and not name.endswith(TEXTS))
 
 
-def inventory(nodes: Sequence[Shared]) -> dict[str, Any]:
+def inventory(nodes: Sequence[SharedNode]) -> dict[str, Any]:
     """hosts.yml: what all nodes have is written once."""
     hosts = {node.name: _variables(node) for node in nodes}
     first = next(iter(hosts.values()))
@@ -108,7 +108,7 @@ def inventory(nodes: Sequence[Shared]) -> dict[str, Any]:
     return {"gpu_nodes": {"vars": {**common, "ansible_ssh_extra_args": TRUSTED}, "hosts": own}}
 
 
-def _variables(node: Shared) -> dict[str, Any]:
+def _variables(node: SharedNode) -> dict[str, Any]:
     found: dict[str, Any] = {"ansible_host": node.host}
     if node.port != 22:
         found["ansible_port"] = node.port
@@ -124,7 +124,7 @@ def _variables(node: Shared) -> dict[str, Any]:
     return {**found, **{name: values[name] for name in names}}
 
 
-def known_hosts_text(nodes: Sequence[Shared]) -> str:
+def known_hosts_text(nodes: Sequence[SharedNode]) -> str:
     """Each node under the address at which the folder reaches it, whatever the administrator's ssh calls it."""
     return HEAD + "".join(
         f"{known_hosts.host_name(node.host, node.port)} {key.type} {key.text} muster:{node.name}\n"
@@ -133,7 +133,7 @@ def known_hosts_text(nodes: Sequence[Shared]) -> str:
     )
 
 
-def readme(nodes: Sequence[Shared], folder: str) -> str:
+def readme(nodes: Sequence[SharedNode], folder: str) -> str:
     """folder: the name of the folder itself; where it lies is up to whoever gets it."""
     name = nodes[0].values["cluster_name"]
     terminal = Terminal(prefix=".venv/bin/", inventories=(f"../{folder}",))
@@ -166,7 +166,7 @@ docs/launch.md says the rest.
 """
 
 
-def _notebooks(nodes: Sequence[Shared], terminal: Terminal) -> str:
+def _notebooks(nodes: Sequence[SharedNode], terminal: Terminal) -> str:
     there = nodes[0].values.get("workbench_nodes")
     if not there:
         return ""
@@ -174,7 +174,7 @@ def _notebooks(nodes: Sequence[Shared], terminal: Terminal) -> str:
     return f"\nA notebook of your own, on {', '.join(there)} (docs/notebooks.md):\n\n    {start}\n"
 
 
-def _bastions(nodes: Sequence[Shared]) -> str:
+def _bastions(nodes: Sequence[SharedNode]) -> str:
     hops = {hop.shown: hop for node in nodes for hop in node.hops}
     if not hops:
         return ""

@@ -22,7 +22,7 @@ MOST_TEXT = 500
 
 
 @dataclass(frozen=True)
-class Asked:
+class CopyRequest:
     """node: on which the source lies; nothing where that is the controller."""
 
     node: str
@@ -34,7 +34,7 @@ class Asked:
         return name == self.node and self.source == self.target
 
 
-def asked(source: str, target: str, nodes: Collection[str]) -> tuple[Asked, list[str]]:
+def asked(source: str, target: str, nodes: Collection[str]) -> tuple[CopyRequest, list[str]]:
     """What is requested, and what is wrong with it."""
     problems = []
     on_node = ON_NODE.fullmatch(source)
@@ -50,7 +50,7 @@ def asked(source: str, target: str, nodes: Collection[str]) -> tuple[Asked, list
     problems += [f"data_copy_dest: {what}. {fix}." for what, fix in path_faults(target) if target]
     if node:
         problems += [f"data_copy_src: {what}. {fix}." for what, fix in path_faults(path)]
-    return Asked(node, path, target), problems
+    return CopyRequest(node, path, target), problems
 
 
 @dataclass

@@ -26,7 +26,7 @@ class On:
 
 
 @dataclass(frozen=True)
-class Seen:
+class MountsState:
     """ours: units of Muster's by their paths, with their text. mounted: by path, what lies there, the last on top.
     folders: by path, where nothing is mounted. fstab: by path, the source that a line of it names. active, enabled:
     automount units. helpers: types of file systems that can be mounted. scratch_bytes: of the file system on which the
@@ -44,7 +44,7 @@ class Seen:
 
 
 @dataclass
-class Plan:
+class MountPlan:
     """files: to write, by path. stop: folders whose mount is ended; remove: files. start: automount units
     to be enabled and started. make: folders. packages: to install first. differences: one sentence each."""
 
@@ -64,10 +64,10 @@ class Plan:
 
 
 def make_plan(
-    mounts: Sequence[Mount], seen: Seen, packages: Mapping[str, str], scratch: str = "", scratch_bytes: int = 0
-) -> Plan:
+    mounts: Sequence[Mount], seen: MountsState, packages: Mapping[str, str], scratch: str = "", scratch_bytes: int = 0
+) -> MountPlan:
     """packages: by the type of a file system, which package mounts it."""
-    plan = Plan()
+    plan = MountPlan()
     wanted: set[str] = set()
     for mount in mounts:
         if mount.path in seen.fstab:
@@ -85,7 +85,7 @@ def make_plan(
     return plan
 
 
-def _of_site(mount: Mount, seen: Seen) -> Iterator[str]:
+def _of_site(mount: Mount, seen: MountsState) -> Iterator[str]:
     """A folder that a line of fstab mounts stays the site's; it only has to be the same one."""
     if seen.fstab[mount.path] != mount.source:
         yield (
@@ -94,7 +94,7 @@ def _of_site(mount: Mount, seen: Seen) -> Iterator[str]:
         )
 
 
-def _mount(plan: Plan, mount: Mount, seen: Seen, packages: Mapping[str, str]) -> None:
+def _mount(plan: MountPlan, mount: Mount, seen: MountsState, packages: Mapping[str, str]) -> None:
     automount = unit_name(mount.path, "automount")
     on = [one for one in seen.mounted.get(mount.path, ()) if one.type != "autofs"]
     ours = f"{FOLDER}/{automount}" in seen.ours
@@ -138,7 +138,7 @@ def _mount(plan: Plan, mount: Mount, seen: Seen, packages: Mapping[str, str]) ->
         plan.start.append(automount)
 
 
-def _scratch(plan: Plan, path: str, least: int, seen: Seen) -> None:
+def _scratch(plan: MountPlan, path: str, least: int, seen: MountsState) -> None:
     if seen.folders.get(path) == OTHER:
         plan.problems.append(f"{path} is no folder: move it away, or set shared_data_scratch elsewhere")
     elif not seen.scratch_open:

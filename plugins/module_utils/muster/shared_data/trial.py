@@ -49,7 +49,7 @@ CHECKS = (UNWRITABLE, UNSEEN, OWNER)
 
 
 @dataclass
-class Trial:
+class FolderTrial:
     """Of one folder. wrote, saw, read: what each node answered. names: of the file that each node wrote. megabytes: of
     each. silent: why a node took no part."""
 
@@ -77,7 +77,7 @@ def said(answer: Mapping[str, Any]) -> str:
     return error if isinstance(error, str) else "its answer is of no use"
 
 
-def judge(trial: Trial) -> Iterator[Said]:
+def judge(trial: FolderTrial) -> Iterator[Said]:
     closed = [node for node, one in trial.wrote.items() if one.get("kind") in CLOSED]
     everywhere = len(closed) == len(trial.wrote) and bool(closed)
     for node, why in trial.silent.items():
@@ -98,7 +98,7 @@ def judge(trial: Trial) -> Iterator[Said]:
         yield from _seen(trial, node, answer)
 
 
-def _seen(trial: Trial, node: str, answer: Mapping[str, Any]) -> Iterator[Said]:
+def _seen(trial: FolderTrial, node: str, answer: Mapping[str, Any]) -> Iterator[Said]:
     why = said(answer)
     if why:
         yield UNSEEN.fail(
@@ -154,7 +154,7 @@ def number(value: Any) -> float | None:
     )
 
 
-def rates(trial: Trial) -> list[dict[str, Any]]:
+def rates(trial: FolderTrial) -> list[dict[str, Any]]:
     """Of each node: {node, write, read, seen}: MB/s while all nodes write, and read, at once; seconds until it saw
     the last of the others' files. None is not known."""
     rows = []
@@ -186,7 +186,7 @@ def speed(megabytes: int, answer: Mapping[str, Any]) -> float | None:
     return round(megabytes * (1 << 20) / 1e6 / took, 1)
 
 
-def table(trial: Trial) -> list[str]:
+def table(trial: FolderTrial) -> list[str]:
     rows = rates(trial)
     lines = [f"{trial.path}, {trial.megabytes} MiB from each of {plural(len(rows), 'node')} at once:"]
     lines.append(f"  {'node':<20} {'writes, MB/s':>13} {'reads, MB/s':>12} {'sees after, s':>14}")
@@ -196,7 +196,7 @@ def table(trial: Trial) -> list[str]:
     return lines
 
 
-def summary(trials: Sequence[Trial], status: str) -> str:
+def summary(trials: Sequence[FolderTrial], status: str) -> str:
     folders = few([trial.path for trial in trials])
     if not trials:
         return "there is no shared folder to try (shared_data_mounts)"

@@ -1,32 +1,37 @@
-"""What is to be said of each node and of the cluster: which are ready, who holds what, what stands out."""
+"""What is to be said of each node and of the cluster: which are ready, who holds what, what stands out.
+
+Why a node takes part in no launch, as the inventory has it: true alone, or a reason with who gave it and when.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..health.host import LEAST_FREE, LITTLE_FREE
+from ..members.quarantine import PARTS
 from ..verdict.majority import vote
 from ..verdict.words import gigabytes, plural
 from . import past as kept
 from .names import numbers, together
-from .past import LAYERS, Past, Said
-from .seen import Seen, read, text
+from .past import LAYERS, PastRuns, PastVerdict
+from .seen import NodeFacts, read, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from .quarantine import Quarantine
-    from .seen import Holder
+    from .seen import NodeHolder
 
 READY, NOT_READY, UNKNOWN, QUARANTINED, SILENT = "ready", "not ready", "unknown", "quarantined", "no answer"
 TITLES = {"driver": "driver", "cuda": "CUDA", "torch": "PyTorch", "kernel": "kernel"}
 LATE = "did not answer within"
 CLOCK_SECONDS = 5.0  # that a clock may be off without a word
+MOST = 300  # characters of a reason
 
 
 @dataclass(frozen=True)
-class Node:
+class StatusNode:
     """A node as the inventory has it. ranks: those of a launch on all; empty where it takes no part in one."""
 
     name: str
@@ -38,31 +43,31 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Given:
+class StatusFacts:
     """answers: of each node that was looked at, with clock_off, seconds that its clock is ahead of the controller's.
     silent: why there is none. not_root: why root could not be asked. now: on the controller's clock. time: for people.
     """
 
     cluster: str
-    nodes: Sequence[Node]
+    nodes: Sequence[StatusNode]
     answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     silent: Mapping[str, str] = field(default_factory=dict)
     not_root: Mapping[str, str] = field(default_factory=dict)
-    past: Past = field(default_factory=Past)
+    past: PastRuns = field(default_factory=PastRuns)
     now: float = 0.0
     time: str = ""
 
 
 @dataclass(frozen=True)
-class Row:
+class NodeStatus:
     """What is said of one node. why: what keeps it from being ready. notes: what is worth a word beside it.
 
     gpus: how many it has, or is to have. free: those that nobody holds; unknown: those of which that is not seen.
     """
 
-    node: Node
+    node: StatusNode
     state: str
-    seen: Seen | None = None
+    seen: NodeFacts | None = None
     why: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     gpus: int = 0
@@ -70,11 +75,11 @@ class Row:
     unknown: int = 0
 
     @property
-    def holders(self) -> Sequence[Holder]:
+    def holders(self) -> Sequence[NodeHolder]:
         return tuple(dict.fromkeys(one for _, one in self.held)) if self.seen else ()
 
     @property
-    def held(self) -> list[tuple[int | None, Holder]]:
+    def held(self) -> list[tuple[int | None, NodeHolder]]:
         """(GPU or None for the processors, holder)."""
         if self.seen is None:
             return []
@@ -83,21 +88,21 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Status:
+class ClusterStatus:
     """The whole of it, which the screen, the JSON and the last line are made of."""
 
     cluster: str
     time: str
-    rows: Sequence[Row]
-    smoke: Said
-    health: Said
-    drift: Said
+    rows: Sequence[NodeStatus]
+    smoke: PastVerdict
+    health: PastVerdict
+    drift: PastVerdict
     differ: Sequence[str] = ()  # versions: who has which
     common: Mapping[str, str] = field(default_factory=dict)  # those that most have
     changed: str = ""  # since the accepted state
 
     @property
-    def of_launches(self) -> list[Row]:
+    def of_launches(self) -> list[NodeStatus]:
         return [row for row in self.rows if row.state != QUARANTINED]
 
     @property
@@ -116,13 +121,13 @@ def ranks_of(nproc: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def status(given: Given) -> Status:
+def status(given: StatusFacts) -> ClusterStatus:
     smoke = kept.smoke(given.past.smoke, given.past.book, given.now)
     health = kept.health(given.past.health, given.now)
     rows = [_row(node, given, health) for node in given.nodes]
     versions = {row.node.name: dict(row.seen.versions) for row in rows if row.seen}
     common, differ = _versions(versions)
-    return Status(
+    return ClusterStatus(
         given.cluster,
         given.time,
         rows,
@@ -135,13 +140,13 @@ def status(given: Given) -> Status:
     )
 
 
-def _row(node: Node, given: Given, health: Said) -> Row:
+def _row(node: StatusNode, given: StatusFacts, health: PastVerdict) -> NodeStatus:
     answer = given.answers.get(node.name)
     if answer is None:
         why = given.silent.get(node.name, "it was not asked")
         state = QUARANTINED if node.quarantine else SILENT
         reasons = [str(node.quarantine), f"no answer: {why}"] if node.quarantine else [why]
-        return Row(node, state, why=tuple(reasons), gpus=node.gpus, unknown=node.gpus)
+        return NodeStatus(node, state, why=tuple(reasons), gpus=node.gpus, unknown=node.gpus)
     seen = read(answer)
     total = max(node.gpus, len(seen.gpus), seen.devices)
     free = sum(number not in seen.holders and number not in seen.unknown for number in seen.gpus)
@@ -154,14 +159,14 @@ def _row(node: Node, given: Given, health: Said) -> Row:
     notes = tuple(_notes(node, seen, answer, given.not_root.get(node.name, "")))
     # A GPU that is not listed is not free, nor is it held.
     unknown = total if seen.why else len(seen.unknown)
-    return Row(node, state, seen, tuple(against), notes, total, free, unknown)
+    return NodeStatus(node, state, seen, tuple(against), notes, total, free, unknown)
 
 
-def _late(seen: Seen) -> bool:
+def _late(seen: NodeFacts) -> bool:
     return LATE in seen.why
 
 
-def _against(node: Node, seen: Seen) -> Iterator[str]:
+def _against(node: StatusNode, seen: NodeFacts) -> Iterator[str]:
     if seen.why and not _late(seen):
         yield f"its GPUs cannot be used: {seen.why}"
     elif not seen.why and len(seen.gpus) < node.gpus:
@@ -177,16 +182,16 @@ def _against(node: Node, seen: Seen) -> Iterator[str]:
         yield f"{gigabytes(free)} free on {_place(seen)}"
 
 
-def _place(seen: Seen) -> str:
+def _place(seen: NodeFacts) -> str:
     return text(seen.disk.get("path")) or "its disk"
 
 
-def _of_health(node: Node, health: Said) -> Iterator[str]:
+def _of_health(node: StatusNode, health: PastVerdict) -> Iterator[str]:
     if node.name in health.failing:
         yield f"{health.failing[node.name]} (health, {health.ago})"
 
 
-def _notes(node: Node, seen: Seen, answer: Mapping[str, Any], not_root: str) -> Iterator[str]:
+def _notes(node: StatusNode, seen: NodeFacts, answer: Mapping[str, Any], not_root: str) -> Iterator[str]:
     free, off = seen.disk.get("free"), answer.get("clock_off")
     if isinstance(free, int) and LEAST_FREE <= free < LITTLE_FREE:
         yield f"{gigabytes(free)} free on {_place(seen)}"
@@ -221,7 +226,7 @@ def _versions(versions: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, str]
     return common, differ
 
 
-def sentence(status: Status) -> str:
+def sentence(status: ClusterStatus) -> str:
     """The last line, which says by itself how the cluster is."""
     ready = sum(row.state == READY for row in status.rows)
     counted = f"{ready} of {plural(len(status.rows), 'node')} ready"
@@ -232,13 +237,13 @@ def sentence(status: Status) -> str:
     return f"{counted}, {_free(status)}; {smoke}"
 
 
-def _counted(state: str, status: Status) -> str:
+def _counted(state: str, status: ClusterStatus) -> str:
     count = sum(row.state == state for row in status.rows)
     words = {QUARANTINED: "quarantined", SILENT: "without an answer"}
     return f"{count} {words[state]}" if count else ""
 
 
-def _free(status: Status) -> str:
+def _free(status: ClusterStatus) -> str:
     """Of nodes that take part in launches, as far as they can be used."""
     total = sum(row.gpus for row in status.rows)
     usable = [row for row in status.rows if row.state == READY]
@@ -250,7 +255,7 @@ def _free(status: Status) -> str:
     return f"{free or 'none'} of them without a launch" if usable else "none can be used"
 
 
-def as_dict(status: Status) -> dict[str, Any]:
+def as_dict(status: ClusterStatus) -> dict[str, Any]:
     """The same for programs; docs/living_with_it.md has the shape."""
     return {
         "schema": 1,
@@ -266,7 +271,7 @@ def as_dict(status: Status) -> dict[str, Any]:
     }
 
 
-def _node(row: Row) -> dict[str, Any]:
+def _node(row: NodeStatus) -> dict[str, Any]:
     out = row.node.quarantine
     return {
         "name": row.node.name,
@@ -293,3 +298,24 @@ def _node(row: Row) -> dict[str, Any]:
         "looked": row.seen is not None,
         "root": bool(row.seen and row.seen.root),
     }
+
+
+@dataclass(frozen=True)
+class Quarantine:
+    """Each part is empty where the inventory does not say it."""
+
+    reason: str = ""
+    since: str = ""
+    by: str = ""
+
+    def __str__(self) -> str:
+        since = f"since {self.since}" if self.since else ""
+        parts = [self.reason or "no reason is given", since, f"by {self.by}" if self.by else ""]
+        return ", ".join(part for part in parts if part)
+
+
+def quarantine(value: bool | Mapping[str, Any]) -> Quarantine | None:
+    """The quarantine of a node; None where it is in none. value: as muster/members/quarantine.py reads it."""
+    if isinstance(value, Mapping):
+        return Quarantine(**{name: text(value.get(name), MOST) for name in PARTS})
+    return Quarantine() if value else None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..acceptance.circumstances import since
+from ..acceptance.baseline import since
 from ..acceptance.metrics import rows
 from ..verdict.finding import Finding, add_up
 from ..verdict.printable import printable
@@ -21,7 +21,7 @@ LAYERS = ("driver", "cuda", "torch", "kernel")
 
 
 @dataclass(frozen=True)
-class Kept:
+class PastRun:
     """A run that looked at something. run: its run.json. verdict: its verdict.json. content: smoke.json or drift.json.
 
     Empty where there is no such run.
@@ -33,17 +33,17 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Past:
+class PastRuns:
     """smoke, health, drift: the newest run of each. book: acceptance.json."""
 
-    smoke: Kept = field(default_factory=Kept)
-    health: Kept = field(default_factory=Kept)
-    drift: Kept = field(default_factory=Kept)
+    smoke: PastRun = field(default_factory=PastRun)
+    health: PastRun = field(default_factory=PastRun)
+    drift: PastRun = field(default_factory=PastRun)
     book: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Said:
+class PastVerdict:
     """Of one kind of run: which, how long ago, its verdict, and a sentence. Without a run there is none but that."""
 
     run: str = ""
@@ -64,9 +64,9 @@ class Said:
         return {"run": self.run, "seconds": self.seconds, "status": self.status, "sentence": self.sentence}
 
 
-def smoke(kept: Kept, book: Mapping[str, Any], now: float) -> Said:
+def smoke(kept: PastRun, book: Mapping[str, Any], now: float) -> PastVerdict:
     if not kept.run:
-        return Said(sentence="never run")
+        return PastVerdict(sentence="never run")
     findings = findings_of(kept, lambda one: one.id.startswith(OF_A_LAUNCH))
     status = status_of(findings, kept)
     beside = kept.content.get("accepted")
@@ -84,13 +84,13 @@ def smoke(kept: Kept, book: Mapping[str, Any], now: float) -> Said:
         words = f"as {accepted}"
     else:
         words = "not compared: no state like it is accepted" if book else "no state is accepted yet"
-    return Said(str(kept.run.get("id")), seconds_since(kept.run, now), status, joined(status, words))
+    return PastVerdict(str(kept.run.get("id")), seconds_since(kept.run, now), status, joined(status, words))
 
 
-def health(kept: Kept, now: float) -> Said:
+def health(kept: PastRun, now: float) -> PastVerdict:
     """failing: by node, the first thing that was found against it."""
     if not kept.run:
-        return Said(sentence="never looked at")
+        return PastVerdict(sentence="never looked at")
     findings = findings_of(kept, lambda one: not one.id.startswith(NOT_OF_HEALTH))
     status = status_of(findings, kept)
     failing: dict[str, str] = {}
@@ -100,13 +100,13 @@ def health(kept: Kept, now: float) -> Said:
     warnings = sum(one.status == "warn" for one in findings)
     worst = first_of(findings, ("fail", "unknown", "warn"))
     words = f"{plural(warnings, 'warning')}, the first about {worst}" if status == "degraded" else worst
-    return Said(str(kept.run.get("id")), seconds_since(kept.run, now), status, joined(status, words), failing)
+    return PastVerdict(str(kept.run.get("id")), seconds_since(kept.run, now), status, joined(status, words), failing)
 
 
-def drift(kept: Kept, now: float) -> Said:
+def drift(kept: PastRun, now: float) -> PastVerdict:
     """Read as it comes: whoever wrote it may be newer or older than this."""
     if not kept.run:
-        return Said(sentence="never looked for")
+        return PastVerdict(sentence="never looked for")
     differing = [one for one in rows(kept.content, "differences") if one.get("status") in ("warn", "fail")]
     nodes = list(dict.fromkeys(str(one.get("node")) for one in differing))
     findings = findings_of(kept, lambda one: one.id.startswith("drift."))
@@ -115,7 +115,7 @@ def drift(kept: Kept, now: float) -> Said:
         words = f"{plural(len(differing), 'difference')} on {few(nodes)}"
     else:
         words = "no difference" if status in CALM else first_of(findings, ("fail", "unknown"))
-    return Said(str(kept.run.get("id")), seconds_since(kept.run, now), status, printable(words)[:MOST_TEXT])
+    return PastVerdict(str(kept.run.get("id")), seconds_since(kept.run, now), status, printable(words)[:MOST_TEXT])
 
 
 def changed_since_accepted(book: Mapping[str, Any], versions: Mapping[str, Mapping[str, str]]) -> str:
@@ -128,7 +128,7 @@ def changed_since_accepted(book: Mapping[str, Any], versions: Mapping[str, Mappi
     return since(states[-1], {"versions": now}).strip().removeprefix("Changed since then: ")
 
 
-def findings_of(kept: Kept, wanted: Any) -> list[Finding]:
+def findings_of(kept: PastRun, wanted: Any) -> list[Finding]:
     found = []
     for one in rows(kept.verdict, "findings"):
         try:
@@ -140,7 +140,7 @@ def findings_of(kept: Kept, wanted: Any) -> list[Finding]:
     return found
 
 
-def status_of(findings: list[Finding], kept: Kept) -> str:
+def status_of(findings: list[Finding], kept: PastRun) -> str:
     """Of the step's own findings; of a run that has none, how it ended."""
     return add_up(findings)["status"] if findings else str(kept.run.get("status") or "unknown")
 

@@ -14,8 +14,8 @@ from .names import numbers, together
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from .judge import Row, Status
-    from .seen import Holder
+    from .judge import ClusterStatus, NodeStatus
+    from .seen import NodeHolder
 
 EACH_UP_TO = 8  # nodes that have a line of their own; of more, equal ones share one
 NARROW = 100  # below this, who holds a node's GPUs stands below the node
@@ -27,7 +27,7 @@ WORST = ("fail", "warn", "ok")
 OF_VERDICTS = {"healthy": "ok", "degraded": "warn", "failed": "fail", "stopped": "fail", "unknown": "warn"}
 
 
-class Line(NamedTuple):
+class StatusLine(NamedTuple):
     """mark: ok, warn, fail, or "" for what is neither."""
 
     text: str
@@ -43,21 +43,21 @@ class Cells(NamedTuple):
     mark: str
 
 
-def screen(status: Status, width: int, height: int = 0) -> list[Line]:
+def screen(status: ClusterStatus, width: int, height: int = 0) -> list[StatusLine]:
     """height: lines that there is room for; 0 for any number."""
     foot = [*_foot(status, width)]
-    head = [Line(_head(status)[:width]), Line("")]
+    head = [StatusLine(_head(status)[:width]), StatusLine("")]
     room = max(3, height - len(head) - len(foot) - 1) if height else 0
-    return [*head, *_table(status, width, room), Line(""), *foot]
+    return [*head, *_table(status, width, room), StatusLine(""), *foot]
 
 
-def _head(status: Status) -> str:
+def _head(status: ClusterStatus) -> str:
     gpus = sum(row.gpus for row in status.rows)
     counted = plural(gpus, "GPU") if gpus else "no GPUs"
     return f"{status.cluster}: {plural(len(status.rows), 'node')}, {counted}, {status.time}"
 
 
-def _table(status: Status, width: int, room: int) -> Iterator[Line]:
+def _table(status: ClusterStatus, width: int, room: int) -> Iterator[StatusLine]:
     """room: lines; where there are more, those that are ready are counted instead of shown."""
     groups = _groups(status.rows)
     several = any(len(rows) > 1 for _, rows in groups)
@@ -67,7 +67,7 @@ def _table(status: Status, width: int, room: int) -> Iterator[Line]:
     columns = [max(map(len, column)) for column in zip(*texts, strict=True)]
     wide = width >= NARROW
     titled = "  ".join(f"{title:{column}}" for title, column in zip(titles, columns, strict=True))
-    yield Line((f"{titled}  HELD BY, OR WHY" if wide else titled.rstrip())[:width])
+    yield StatusLine((f"{titled}  HELD BY, OR WHY" if wide else titled.rstrip())[:width])
     shown = [_lines(*one, columns, width) for one in cells]
     left = room - 2 if room and sum(map(len, shown)) >= room else 1 << 30
     out = 0
@@ -82,10 +82,10 @@ def _table(status: Status, width: int, room: int) -> Iterator[Line]:
     for number in sorted(fitting):
         yield from shown[number]
     if out:
-        yield Line(f"... and {plural(out, 'node')} more, for which there is no room here"[:width])
+        yield StatusLine(f"... and {plural(out, 'node')} more, for which there is no room here"[:width])
 
 
-def _lines(name: str, ranks: str, cells: Cells, columns: Sequence[int], width: int) -> list[Line]:
+def _lines(name: str, ranks: str, cells: Cells, columns: Sequence[int], width: int) -> list[StatusLine]:
     """What does not fit beside the node stands below it."""
     names = textwrap.wrap(name, columns[0]) or [""]
     one = "  ".join(
@@ -93,33 +93,33 @@ def _lines(name: str, ranks: str, cells: Cells, columns: Sequence[int], width: i
     )
     if width < NARROW:
         below = textwrap.wrap(cells.more, width, initial_indent="    ", subsequent_indent="    ")
-        return [Line(text.rstrip()[:width], cells.mark) for text in (one, *names[1:], *below)]
+        return [StatusLine(text.rstrip()[:width], cells.mark) for text in (one, *names[1:], *below)]
     beside = textwrap.wrap(cells.more, max(20, width - len(one) - 2))
     pairs = zip_longest([one, *names[1:]], beside, fillvalue="")
-    return [Line(f"{left:{len(one)}}  {right}".rstrip(), cells.mark) for left, right in pairs]
+    return [StatusLine(f"{left:{len(one)}}  {right}".rstrip(), cells.mark) for left, right in pairs]
 
 
-def _groups(rows: Sequence[Row]) -> list[tuple[Cells, list[Row]]]:
+def _groups(rows: Sequence[NodeStatus]) -> list[tuple[Cells, list[NodeStatus]]]:
     """Nodes of which the same is said, where there are more than a few."""
     if len(rows) <= EACH_UP_TO:
         return [(_cells(row), [row]) for row in rows]
-    found: dict[Cells, list[Row]] = defaultdict(list)
+    found: dict[Cells, list[NodeStatus]] = defaultdict(list)
     for row in rows:
         found[_cells(row)].append(row)
     return [*found.items()]
 
 
-def _ranks(rows: Sequence[Row]) -> str:
+def _ranks(rows: Sequence[NodeStatus]) -> str:
     return numbers(rank for row in rows for rank in row.node.ranks) or "-"
 
 
-def _cells(row: Row) -> Cells:
+def _cells(row: NodeStatus) -> Cells:
     parts = [*row.why, *_held(row), *row.notes]
     mark = "warn" if row.notes and row.state == READY else MARKS[row.state]
     return Cells(row.state, _gpus(row), "; ".join(parts), mark)
 
 
-def _gpus(row: Row) -> str:
+def _gpus(row: NodeStatus) -> str:
     if not row.gpus:
         return "none"
     if row.seen is None or row.unknown == row.gpus:
@@ -127,7 +127,7 @@ def _gpus(row: Row) -> str:
     return f"{row.free} of {row.gpus} free" + (f", {row.unknown} ?" if row.unknown else "")
 
 
-def _held(row: Row) -> Iterator[str]:
+def _held(row: NodeStatus) -> Iterator[str]:
     """Who holds what; which GPUs is said where it is not all of them."""
     for one in row.holders[:MOST_HOLDERS]:
         gpus = [number for number, who in row.held if who == one and number is not None]
@@ -140,11 +140,11 @@ def _held(row: Row) -> Iterator[str]:
         yield f"{describe(one)}, which has nothing of this node yet" if not _blind(row) else describe(one)
 
 
-def _blind(row: Row) -> bool:
+def _blind(row: NodeStatus) -> bool:
     return bool(row.seen and row.seen.unknown)
 
 
-def describe(one: Holder) -> str:
+def describe(one: NodeHolder) -> str:
     since = f" for {age(one.seconds)}" if one.seconds is not None else ""
     if one.launch_id:
         whose = f"{one.user}'s own" if one.own and one.user else one.user or "?"
@@ -155,7 +155,7 @@ def describe(one: Holder) -> str:
     return f"{one.what}{name} of {one.user or '?'} (PID {one.pid}){since}"
 
 
-def _foot(status: Status, width: int) -> Iterator[Line]:
+def _foot(status: ClusterStatus, width: int) -> Iterator[StatusLine]:
     common = ", ".join(f"{TITLES[layer]} {value}" for layer, value in status.common.items())
     yield from _labelled("versions", common or "not known", "" if common else "warn", width)
     for one in status.differ:
@@ -166,6 +166,6 @@ def _foot(status: Status, width: int) -> Iterator[Line]:
         yield from _labelled("", f"since the accepted state: {status.changed}", "warn", width)
 
 
-def _labelled(label: str, text: str, mark: str, width: int) -> Iterator[Line]:
+def _labelled(label: str, text: str, mark: str, width: int) -> Iterator[StatusLine]:
     for number, line in enumerate(textwrap.wrap(text, max(20, width - LABEL)) or [""]):
-        yield Line(f"{label if not number else '':{LABEL}}{line}", mark)
+        yield StatusLine(f"{label if not number else '':{LABEL}}{line}", mark)

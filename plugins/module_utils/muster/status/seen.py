@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..gpu_info.processes import HELD_MIB, keeps_ready
-from ..gpu_info.screen import is_screen
+from ..gpu_info.processes import HELD_MIB, is_screen, keeps_ready
 from ..launch.occupied import SERVES
 from ..launch.reservation import GPU, PROCESSORS
 from ..launch.unit import LAUNCH_ID
@@ -21,7 +20,7 @@ UNSEEN = "somebody that nvidia-smi does not name"
 
 
 @dataclass(frozen=True)
-class Holder:
+class NodeHolder:
     """Who has something of a node. launch_id: "" for a process outside of launches. what: notebook or process then."""
 
     launch_id: str = ""
@@ -34,7 +33,7 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class Seen:
+class NodeFacts:
     """A node as it is now.
 
     gpus: the numbers of those that are listed. holders: by GPU, who has it; one in several hands is shared. why: no GPU
@@ -44,10 +43,10 @@ class Seen:
 
     gpus: tuple[int, ...] = ()
     devices: int = 0
-    holders: Mapping[int, tuple[Holder, ...]] = field(default_factory=dict)
+    holders: Mapping[int, tuple[NodeHolder, ...]] = field(default_factory=dict)
     unknown: frozenset[int] = frozenset()
-    launches: tuple[Holder, ...] = ()
-    processors: tuple[Holder, ...] = ()
+    launches: tuple[NodeHolder, ...] = ()
+    processors: tuple[NodeHolder, ...] = ()
     why: str = ""
     complete: bool = True
     root: bool = False
@@ -67,7 +66,7 @@ def needs_root(answer: Mapping[str, Any]) -> bool:
     return bool(seen.unknown) and not seen.root and not own
 
 
-def read(answer: Mapping[str, Any]) -> Seen:
+def read(answer: Mapping[str, Any]) -> NodeFacts:
     """What is of no use in an answer is left out."""
     launches = {key: one for one in _rows(answer, "launches") if (key := _key(one))}
     known = {key: _launch(key, one) for key, one in launches.items()}
@@ -84,7 +83,7 @@ def read(answer: Mapping[str, Any]) -> Seen:
     taken = {(uid, launch_id) for uid, launch_id in map(_seat, _entries(seats, PROCESSORS))} | began
     who = answer.get("who")
     disk = answer.get("disk")
-    return Seen(
+    return NodeFacts(
         gpus=tuple(sorted(gpus)),
         devices=_number(answer.get("devices")) or 0,
         holders=holders,
@@ -107,18 +106,18 @@ def _holders(
     gpu: Mapping[str, Any],
     answer: Mapping[str, Any],
     seats: Mapping[str, Any],
-    known: Mapping[tuple[int | None, str], Holder],
-) -> tuple[Holder, ...]:
+    known: Mapping[tuple[int | None, str], NodeHolder],
+) -> tuple[NodeHolder, ...]:
     """Launches by their seats and processes, then others; each once."""
-    found: dict[Any, Holder] = {}
+    found: dict[Any, NodeHolder] = {}
     for seat in map(_seat, _entries(seats, GPU.format(number))):
-        found[seat] = known.get(seat) or Holder(launch_id=seat[1])
+        found[seat] = known.get(seat) or NodeHolder(launch_id=seat[1])
     computing = answer.get("computing")
     serving = False
     for one in _rows(computing if isinstance(computing, Mapping) else {}, GPU.format(number)):
         key = _key(one)
         if key:
-            found[key] = known.get(key) or Holder(launch_id=key[1])
+            found[key] = known.get(key) or NodeHolder(launch_id=key[1])
             continue
         process = {"unit": text(one.get("unit")), "name": text(one.get("name"))}
         if keeps_ready(process) or process["name"] == SERVES or is_screen(process["name"]):
@@ -127,14 +126,14 @@ def _holders(
             found[_number(one.get("pid")), process["name"]] = _process(one)
     used = _number(gpu.get("used"))
     if not found and not serving and used is not None and used > HELD_MIB:
-        found[None] = Holder(what=UNSEEN)
+        found[None] = NodeHolder(what=UNSEEN)
     return tuple(found.values())[:MOST]
 
 
-def _process(one: Mapping[str, Any]) -> Holder:
+def _process(one: Mapping[str, Any]) -> NodeHolder:
     """Of its command line no more is shown than that it is a notebook: its owner may have written anything there."""
     notebook = A_NOTEBOOK.search(str(one.get("command"))[: MOST_TEXT * 4])
-    return Holder(
+    return NodeHolder(
         user=text(one.get("user")),
         seconds=_float(one.get("seconds")),
         pid=_number(one.get("pid")),
@@ -143,8 +142,8 @@ def _process(one: Mapping[str, Any]) -> Holder:
     )
 
 
-def _launch(key: tuple[int | None, str], one: Mapping[str, Any]) -> Holder:
-    return Holder(key[1], text(one.get("user")), key[0] is not None, _float(one.get("seconds")))
+def _launch(key: tuple[int | None, str], one: Mapping[str, Any]) -> NodeHolder:
+    return NodeHolder(key[1], text(one.get("user")), key[0] is not None, _float(one.get("seconds")))
 
 
 def _key(one: Mapping[str, Any]) -> tuple[int | None, str] | None:

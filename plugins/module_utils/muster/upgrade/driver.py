@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..nvidia_driver.family import is_part
-from ..nvidia_driver.model import Request as Wanted
+from ..nvidia_driver.model import DriverRequest as Wanted
 from ..verdict.commands import on_node, playbook, shell
-from .model import Change
+from .model import VersionChange
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from ..nvidia_driver.model import Seen
+    from ..nvidia_driver.model import DriverState
 
 # Root's own, on each node: what it goes back with, until the upgrade is accepted or the next one begins.
 KEPT = "/var/lib/muster/driver_before"
@@ -25,13 +25,13 @@ INSTALL = "apt-get install --yes --allow-downgrades --allow-change-held-packages
 class Turn:
     """What one node gets. keep: its packages now, as name=version. goes_back: whether it has a driver to go back to."""
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[VersionChange, ...] = ()
     keep: tuple[str, ...] = ()
     goes_back: bool = False
     refusals: tuple[str, ...] = ()
 
 
-def turn_of(node: str, stack: Mapping[str, Any], seen: Seen, *, mode: str, reboots: bool) -> Turn:
+def turn_of(node: str, stack: Mapping[str, Any], seen: DriverState, *, mode: str, reboots: bool) -> Turn:
     """stack: what was resolved for all nodes. mode: nvidia_driver_mode of the node; reboots: whether it may be."""
     own = stack["nodes"].get(node)
     if not own or not seen.gpu_slots:
@@ -44,13 +44,13 @@ def turn_of(node: str, stack: Mapping[str, Any], seen: Seen, *, mode: str, reboo
     # Where an upgrade was cut off, what was kept before is what it goes back with.
     is_old = seen.installed and not wanted.fits(seen.installed) and not seen.broken
     keep = tuple(kept_packages(seen)) if is_old else ()
-    return Turn((Change("driver", seen.installed, after),), keep, bool(seen.installed), refusals)
+    return Turn((VersionChange("driver", seen.installed, after),), keep, bool(seen.installed), refusals)
 
 
 def turn_from(shape: Mapping[str, Any]) -> Turn:
     """Back from what asdict made of it, which plugins hand on as JSON."""
     lists = {name: tuple(shape[name]) for name in ("keep", "refusals")}
-    changes = tuple(Change(**one) for one in shape["changes"])
+    changes = tuple(VersionChange(**one) for one in shape["changes"])
     return Turn(changes, goes_back=shape["goes_back"], **lists)
 
 
@@ -61,7 +61,7 @@ def by_hand(release: str, node: str) -> str:
     )
 
 
-def _unfit(seen: Seen, mode: str, *, reboots: bool) -> Iterator[str]:
+def _unfit(seen: DriverState, mode: str, *, reboots: bool) -> Iterator[str]:
     if mode != "manage":
         yield f"its driver is not ours to change (nvidia_driver_mode is {mode})"
     if not reboots:
@@ -71,7 +71,7 @@ def _unfit(seen: Seen, mode: str, *, reboots: bool) -> Iterator[str]:
         yield "its driver is of a runfile, of which no package can be kept to go back with (docs/gpu_driver.md)"
 
 
-def kept_packages(seen: Seen) -> Iterator[str]:
+def kept_packages(seen: DriverState) -> Iterator[str]:
     """Every part of the driver, in the version that is there."""
     for name, package in seen.packages.items():
         if is_part(name) and package["state"] == "installed":

@@ -10,12 +10,12 @@ from ..nvidia_driver.family import is_part
 from ..verdict.commands import on_node, playbook, shell
 from ..verdict.words import few
 from .kernel_seen import flavour, image_of, newest
-from .model import Change
+from .model import VersionChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ..nvidia_driver.apt import Answer
+    from ..nvidia_driver.apt import AptSimulation
     from .kernel_seen import Kernels
 
 # Those that lead to the newest of their kind carry no version of a kernel in their name.
@@ -28,7 +28,7 @@ ROOM = 200_000_000  # bytes that a kernel and its initramfs take in /boot, and s
 
 
 @dataclass(frozen=True)
-class Fix:
+class KernelFix:
     """What one node gets. words: packages as apt takes them. start: the kernel it is to run; reboot: whether it has to
     be started for that. before: the one that runs now. installs: what apt brings, name and version.
 
@@ -45,20 +45,22 @@ class Fix:
     refusals: tuple[str, ...] = ()
 
     @property
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[VersionChange]:
         """What becomes another one; nothing where it has all fixes and runs them."""
         if self.reboot:
             new = self.start if self.start != self.before else f"{self.start}, with fixes"
-            return [Change("kernel", self.before, new)]
+            return [VersionChange("kernel", self.before, new)]
         if self.words:
-            return [Change("kernel", self.before, f"{self.before}, other packages of it alone, without a restart")]
+            return [
+                VersionChange("kernel", self.before, f"{self.before}, other packages of it alone, without a restart")
+            ]
         return []
 
 
-def fix_of(shape: Mapping[str, Any]) -> Fix:
+def fix_of(shape: Mapping[str, Any]) -> KernelFix:
     """Back from what asdict made of it, which plugins hand on as JSON."""
     lists = {name: tuple(shape[name]) for name in ("words", "stays", "back", "refusals")}
-    return Fix(**{**shape, **lists})
+    return KernelFix(**{**shape, **lists})
 
 
 def leading(seen: Kernels) -> list[str]:
@@ -111,13 +113,13 @@ def unfit(seen: Kernels) -> Iterator[str]:
         yield f"{few(held)} on hold, for which somebody may have reasons. Where there are none, on it: {how}"
 
 
-def started_with(seen: Kernels, answer: Answer) -> str:
+def started_with(seen: Kernels, answer: AptSimulation) -> str:
     """The kernel that the next start takes, once apt has done that."""
     brought = [release for name in answer.installs if flavour(release := image_of(name)) == seen.flavour]
     return newest(seen.newest, *brought)
 
 
-def missing(seen: Kernels, answer: Answer) -> list[str]:
+def missing(seen: Kernels, answer: AptSimulation) -> list[str]:
     """Packages that apt has to bring beside, so that the new kernel has the driver's module as this one has."""
     start = started_with(seen, answer)
     kernel = seen.of(start)
@@ -143,13 +145,13 @@ def _builds(seen: Kernels) -> bool:
     return DKMS in now.module.path or ("dkms" in seen.packages and now.headers)
 
 
-def decide(node: str, seen: Kernels, words: Sequence[str], answer: Answer) -> Fix:
+def decide(node: str, seen: Kernels, words: Sequence[str], answer: AptSimulation) -> KernelFix:
     """words: what apt was asked for in the end; answer: what it would do for that."""
     start = started_with(seen, answer)
     brought = any(image_of(name) == start for name in answer.installs)
     reboot = start != seen.running or brought or seen.replaced
     stays = tuple(release for release in (*seen.bootable,) if release != start)
-    return Fix(
+    return KernelFix(
         before=seen.running,
         start=start,
         reboot=reboot,
@@ -161,7 +163,7 @@ def decide(node: str, seen: Kernels, words: Sequence[str], answer: Answer) -> Fi
     )
 
 
-def _refusals(seen: Kernels, words: Sequence[str], answer: Answer) -> Iterator[str]:
+def _refusals(seen: Kernels, words: Sequence[str], answer: AptSimulation) -> Iterator[str]:
     if answer.errors:
         lacks = [word for word in words if "=" not in word]
         what = (
@@ -198,12 +200,12 @@ def going_back(node: str, seen: Kernels) -> Iterator[str]:
     yield on_node(node, "shutdown -r +1", become=True)
 
 
-def by_hand(fix: Fix) -> str:
+def by_hand(fix: KernelFix) -> str:
     install = f"{shell('sudo apt-get install {words}', words=fix.words)}, then " if fix.words else ""
     return f"it is the machine on which this runs, which no run starts anew. On it: {install}sudo systemctl reboot"
 
 
-def unready(seen: Kernels, fix: Fix) -> str:
+def unready(seen: Kernels, fix: KernelFix) -> str:
     """Why it is not started now, after the packages have come; nothing where it can be."""
     start = seen.newest
     if start != fix.start:
@@ -218,7 +220,7 @@ def unready(seen: Kernels, fix: Fix) -> str:
     return ""
 
 
-def wrong_after(seen: Kernels, fix: Fix, loaded: str) -> str:
+def wrong_after(seen: Kernels, fix: KernelFix, loaded: str) -> str:
     """What is wrong with how it came back. loaded: the driver's version that ran before."""
     if seen.running != fix.start:
         how = "what its boot loader takes says GRUB_DEFAULT in /etc/default/grub"

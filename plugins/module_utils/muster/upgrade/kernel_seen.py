@@ -1,4 +1,7 @@
-"""What a node says of its kernels, of who brings them, and of what apt has; as far as it can be used."""
+"""What a node says of its kernels, of who brings them, and of what apt has; as far as it can be used.
+
+How a node is started once with an older kernel: what GRUB's menu calls it.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..inspect.stack import natural
-from ..packages.policy import releases, versions
+from ..packages.repositories import releases, versions
 from ..verdict.printable import printable
-from .boot_menu import entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..nvidia_driver.facts import Kernel as KernelFacts
-    from ..nvidia_driver.facts import Stack
+    from ..nvidia_driver.facts import DriverStackFacts, KernelFacts
 
 MOST_TEXT = 2_000_000
 # 6.8.0-90-generic, 6.1.0-30-cloud-amd64, 6.12.48+deb13-amd64
@@ -23,10 +24,12 @@ _RELEASE = re.compile(r"\d[\d.]*(?:[~+][\w.]+)*(?:-\d+(?:\.\w+)*)?-(.+)")
 _NAME = re.compile(r"[\w.+~-]{1,100}")  # what is printed as a part of commands
 _WORDS = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 _IMAGE = re.compile(r"linux-image-(?:unsigned-)?(\d.*)")
+# What is printed as a part of a command is nothing but a name.
+_ENTRY = re.compile(r"^(\s*)(submenu|menuentry) .*\$?menuentry_id_option '([\w.+~:-]+)'")
 
 
 @dataclass(frozen=True)
-class Package:
+class KernelPackage:
     version: str
     held: bool
     depends: tuple[str, ...]
@@ -41,7 +44,7 @@ class Module:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class InstalledKernel:
     """What lies there of one kernel."""
 
     headers: bool = False
@@ -61,9 +64,9 @@ class Kernels:
 
     running: str
     bootable: tuple[str, ...] = ()
-    kernels: Mapping[str, Kernel] = field(default_factory=dict)
+    kernels: Mapping[str, InstalledKernel] = field(default_factory=dict)
     loaded: str = ""
-    packages: Mapping[str, Package] = field(default_factory=dict)
+    packages: Mapping[str, KernelPackage] = field(default_factory=dict)
     offered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     known: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     pocket: bool = False
@@ -72,8 +75,8 @@ class Kernels:
     free: int | None = None
     menu: Mapping[str, str] = field(default_factory=dict)
 
-    def of(self, release: str) -> Kernel:
-        return self.kernels.get(release, Kernel())
+    def of(self, release: str) -> InstalledKernel:
+        return self.kernels.get(release, InstalledKernel())
 
     @property
     def flavour(self) -> str:
@@ -114,7 +117,7 @@ def newest(*names: str) -> str:
     return max(names, key=natural)
 
 
-def read(stack: Stack, answer: Any) -> Kernels:
+def read(stack: DriverStackFacts, answer: Any) -> Kernels:
     """stack: its facts. answer: of the program kernel. Raises UselessError."""
     try:
         texts = {
@@ -143,7 +146,7 @@ def read(stack: Stack, answer: Any) -> Kernels:
     )
 
 
-def read_stack(stack: Stack) -> Kernels:
+def read_stack(stack: DriverStackFacts) -> Kernels:
     """What of it is known by a look alone. Raises UselessError."""
     if not _NAME.fullmatch(stack["running"]):
         raise UselessError
@@ -155,19 +158,19 @@ def read_stack(stack: Stack) -> Kernels:
     )
 
 
-def _kernel(seen: KernelFacts) -> Kernel:
+def _kernel(seen: KernelFacts) -> InstalledKernel:
     module = Module(seen["module"], seen["module_path"])
-    return Kernel(seen["headers"], seen["has_initramfs"], module)
+    return InstalledKernel(seen["headers"], seen["has_initramfs"], module)
 
 
-def _packages(shown: str) -> dict[str, Package]:
+def _packages(shown: str) -> dict[str, KernelPackage]:
     """Name, version, what dpkg wants and has, and what it needs, apart by tabs: of what is installed."""
     found = {}
     for line in shown.splitlines():
         name, version, want, state, depends = [*line.split("\t"), "", "", "", ""][:5]
         if state == "installed" and _WORDS.fullmatch(name):
             needs = [part.split()[0].partition(":")[0] for part in re.split(r"[,|]", depends) if part.split()]
-            found[name] = Package(version, want == "hold", tuple(needs))
+            found[name] = KernelPackage(version, want == "hold", tuple(needs))
     return found
 
 
@@ -183,3 +186,21 @@ def _is_security(fields: Mapping[str, str]) -> bool:
     """Ubuntu's noble-security and noble-infra-security; Debian's stable-security, also by its code name."""
     suites = (fields.get("a", ""), fields.get("n", ""))
     return fields.get("l") == "Debian-Security" or any(suite.endswith("-security") for suite in suites)
+
+
+def entry(menu: str, release: str) -> str:
+    """What grub-reboot takes for this kernel, as submenu>entry; nothing where the menu has none.
+
+    menu: the lines of grub.cfg that name an entry.
+    """
+    submenu = ""
+    for line in menu.splitlines():
+        found = _ENTRY.match(line)
+        if not found:
+            continue
+        indent, kind, name = found.groups()
+        if kind == "submenu":
+            submenu = name
+        elif name.startswith(f"gnulinux-{release}-advanced-"):
+            return f"{submenu}>{name}" if submenu and indent else name
+    return ""

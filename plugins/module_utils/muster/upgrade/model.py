@@ -1,16 +1,20 @@
-"""What an upgrade is asked, what is known of the nodes, and what is made of both."""
+"""What an upgrade is requested to do, what is known of the nodes, and the plan that follows."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+SECURITY = "security"
+DRIVER = re.compile(r"\d{3}(\.\d+){0,2}")
 
 
 @dataclass(frozen=True)
-class Request:
+class UpgradeRequest:
     """What was given with -e. batch: nodes at a time, 0 for a quarter of all. wait: seconds for a busy node."""
 
     torch: str = ""
@@ -28,7 +32,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Change:
+class VersionChange:
     """What becomes another one on a node. before: empty for none."""
 
     what: str
@@ -40,11 +44,11 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Node:
+class UpgradeNode:
     """A node of the inventory. silent: why nothing is known of it. busy: who is at work there, a text for each."""
 
     name: str
-    changes: tuple[Change, ...] = ()
+    changes: tuple[VersionChange, ...] = ()
     busy: tuple[str, ...] = ()
     silent: str = ""
     quarantined: bool = False
@@ -65,3 +69,21 @@ class Order:
     @property
     def canary(self) -> str:
         return self.batches[0][0] if self.batches else ""
+
+
+def problems(request: UpgradeRequest) -> Iterator[str]:
+    if request.driver and not DRIVER.fullmatch(request.driver):
+        yield f"driver is {request.driver}. Give a branch or a version, such as -e driver=580 or -e driver=580.95.05."
+    if request.kernel not in ("", SECURITY):
+        yield f"kernel is {request.kernel}. What can be asked for is -e kernel={SECURITY}, the newest security fixes."
+    asked = {"torch_version": request.torch, "driver": request.driver, "kernel": request.kernel}
+    several = [name for name, value in asked.items() if value]
+    if len(several) > 1:
+        yield f"{' and '.join(several)} are several upgrades. Give each its own run: then it is known what failed."
+    if request.rollback and (request.kernel or request.driver):
+        yield "rollback=true goes back to an earlier PyTorch. For drivers and kernels, an upgrade that fails shows how."
+    if not (several or request.rollback):
+        yield "Nothing is asked for. Give -e torch_version=RELEASE, driver=BRANCH, kernel=security or rollback=true."
+    for name, value in (("batch", request.batch), ("wait", request.wait)):
+        if value < 0:
+            yield f"{name} is {value}, and cannot be below 0."

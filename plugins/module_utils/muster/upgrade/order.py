@@ -10,12 +10,12 @@ from .model import Order
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .model import Node, Request
+    from .model import UpgradeNode, UpgradeRequest
 
 WAIT = "Wait for it with -e wait=SECONDS, or type this again later"
 
 
-def put_in_order(nodes: Sequence[Node], request: Request) -> Order:
+def put_in_order(nodes: Sequence[UpgradeNode], request: UpgradeRequest) -> Order:
     """nodes: all of the inventory, in its order."""
     silent = {node.name: node.silent for node in nodes if node.silent}
     there = [node for node in nodes if not node.silent]
@@ -36,8 +36,8 @@ def put_in_order(nodes: Sequence[Node], request: Request) -> Order:
 
 
 def _canary(
-    nodes: Sequence[Node], there: Sequence[Node], due: Sequence[Node], request: Request
-) -> tuple[Node | None, str]:
+    nodes: Sequence[UpgradeNode], there: Sequence[UpgradeNode], due: Sequence[UpgradeNode], request: UpgradeRequest
+) -> tuple[UpgradeNode | None, str]:
     """The first node, or why there is none.
 
     One that has it already, from a run that did not come to its end, is the one to be tried: what is new is wrong there
@@ -59,7 +59,7 @@ def _canary(
     return None, f"{few([node.name for node in due])}: quarantined, and no other node is there to be tried first"
 
 
-def _named(nodes: Sequence[Node], request: Request) -> tuple[Node | None, str]:
+def _named(nodes: Sequence[UpgradeNode], request: UpgradeRequest) -> tuple[UpgradeNode | None, str]:
     node = next((node for node in nodes if node.name == request.canary), None)
     if node is None:
         names = ", ".join(one.name for one in nodes)
@@ -73,7 +73,9 @@ def _named(nodes: Sequence[Node], request: Request) -> tuple[Node | None, str]:
     return node, ""
 
 
-def trials(batch: Sequence[str], proved: Sequence[str], nodes: Sequence[Node], *, first: bool) -> list[list[str]]:
+def trials(
+    batch: Sequence[str], proved: Sequence[str], nodes: Sequence[UpgradeNode], *, first: bool
+) -> list[list[str]]:
     """The launches that try a batch: each is of nodes that have the same versions, and that nobody works on.
 
     batch: those that have just changed. proved: those that had it, or were tried before, and are idle now. The first

@@ -1,4 +1,4 @@
-"""What is shown before an upgrade and behind it, for people: who changes, who is left, and what to type."""
+"""What is shown before an upgrade and after it: who changes and who is left, what apt brings, and what to run."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from ..verdict.words import few, plural
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from .model import Node, Order, Request
+    from .kernel import KernelFix
+    from .model import Order, UpgradeNode, UpgradeRequest
 
 WIDTH = 8
 
 
-def planned(nodes: Sequence[Node], order: Order, request: Request, *, launches: bool) -> str:
+def planned(nodes: Sequence[UpgradeNode], order: Order, request: UpgradeRequest, *, launches: bool) -> str:
     """Every node with what changes there, how long it is out, and in which order. launches: whether trials are made."""
     lines = [*_changes(nodes), *_out(nodes, request, launches=launches), *_in_order(order, request)]
     waiting = f"it is waited for up to {request.wait} s" if request.wait else "it is left for later unless idle by then"
@@ -32,7 +33,7 @@ def _line(what: str, text: str) -> str:
     return f"{what:<{WIDTH}} {text}"
 
 
-def _changes(nodes: Sequence[Node]) -> Iterator[str]:
+def _changes(nodes: Sequence[UpgradeNode]) -> Iterator[str]:
     alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for node in nodes:
         if node.changes:
@@ -43,7 +44,7 @@ def _changes(nodes: Sequence[Node]) -> Iterator[str]:
         yield _line("changes", "none: every node that answers has it")
 
 
-def _out(nodes: Sequence[Node], request: Request, *, launches: bool) -> Iterator[str]:
+def _out(nodes: Sequence[UpgradeNode], request: UpgradeRequest, *, launches: bool) -> Iterator[str]:
     if not any(node.changes for node in nodes):
         return
     trial = ", then for its health and its trial launches, about a minute" if launches else ""
@@ -59,7 +60,7 @@ def _out(nodes: Sequence[Node], request: Request, *, launches: bool) -> Iterator
         yield _line("out", f"each node for a moment, in which its link is switched{trial}; nothing is rebooted")
 
 
-def _in_order(order: Order, request: Request) -> Iterator[str]:
+def _in_order(order: Order, request: UpgradeRequest) -> Iterator[str]:
     if request.rollback and order.batches:
         yield _line("order", "all at once")
     elif order.batches:
@@ -69,7 +70,9 @@ def _in_order(order: Order, request: Request) -> Iterator[str]:
         yield _line("order", f"{first[0]} first, by itself{then}{more}; a batch that is not good ends it")
 
 
-def ended_red(request: Request, red: Mapping[str, str], untouched: Sequence[str], back: Sequence[str] = ()) -> str:
+def ended_red(
+    request: UpgradeRequest, red: Mapping[str, str], untouched: Sequence[str], back: Sequence[str] = ()
+) -> str:
     """red: of each node of the batch that was not good, why. untouched: the nodes behind it. back: commands."""
     said: dict[str, list[str]] = defaultdict(list)
     for name, why in red.items():
@@ -88,7 +91,7 @@ def ended_red(request: Request, red: Mapping[str, str], untouched: Sequence[str]
     return "\n".join([*lines, f"To try again: {repeated(request)}."])
 
 
-def to_go_back(request: Request, back: Sequence[str]) -> list[str]:
+def to_go_back(request: UpgradeRequest, back: Sequence[str]) -> list[str]:
     """back: commands, or sentences where there is none."""
     if not back:
         return []
@@ -98,7 +101,7 @@ def to_go_back(request: Request, back: Sequence[str]) -> list[str]:
     return [how, *(f"  {one}" for one in back)]
 
 
-def left_for_later(request: Request, left: Mapping[str, str], done: Sequence[str]) -> str:
+def left_for_later(request: UpgradeRequest, left: Mapping[str, str], done: Sequence[str]) -> str:
     lines = [f"{name} is left for later: {why.rstrip('. ')}." for name, why in left.items()]
     have = f"{few(done)} {'has' if len(done) == 1 else 'have'} it. " if done else ""
     stays = "The inventory stays as it was until all have it. "
@@ -108,7 +111,7 @@ def left_for_later(request: Request, left: Mapping[str, str], done: Sequence[str
     return "\n".join(lines)
 
 
-def repeated(request: Request) -> str:
+def repeated(request: UpgradeRequest) -> str:
     if request.rollback:
         return playbook("playbooks/upgrade.yml", torch_version=request.torch, rollback="true")
     if request.kind == "kernel":
@@ -118,7 +121,7 @@ def repeated(request: Request) -> str:
     return playbook("playbooks/upgrade.yml", torch_version=request.torch)
 
 
-def complete(request: Request, done: Sequence[str], silent: Mapping[str, str]) -> str:
+def complete(request: UpgradeRequest, done: Sequence[str], silent: Mapping[str, str]) -> str:
     what = f"the driver {request.driver}" if request.kind == "driver" else f"PyTorch {request.torch}"
     if request.kind == "kernel":
         what = f"the newest security fixes of {'its' if len(done) == 1 else 'their'} kernel"
@@ -128,3 +131,20 @@ def complete(request: Request, done: Sequence[str], silent: Mapping[str, str]) -
     if silent:
         text += f" {few(list(silent))} did not answer: once they do, site.yml brings it there too."
     return text
+
+
+def kernel_packages(fixes: Mapping[str, KernelFix], order: Order) -> Iterator[str]:
+    """Of the nodes that change: every package that apt brings, and the kernels that stay beside the new one."""
+    changed = [name for batch in order.batches for name in batch]
+    brought: dict[str, list[str]] = defaultdict(list)
+    stays: dict[str, list[str]] = defaultdict(list)
+    for name in (name for name in fixes if name in changed):
+        fix = fixes[name]
+        if fix.installs:
+            brought[", ".join(f"{package} {version}" for package, version in fix.installs.items())].append(name)
+        if fix.reboot:
+            stays[few(fix.stays) if fix.stays else "no other kernel"].append(name)
+    for what, names in brought.items():
+        yield f"packages {', '.join(names)}: {what}"
+    for what, names in stays.items():
+        yield f"back     {', '.join(names)}: {what} stays installed"

@@ -1,23 +1,26 @@
-"""What a node says of who is at work there and of its environments, as far as it can be used."""
+"""What a node reports of who is at work there and of its environments, and the words for that."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .busy import at_work
+from ..gpu_info.processes import describe, keeps_ready
+from ..verdict.masking import masked_command
+from ..verdict.printable import printable
 from .previous import Environments, environments
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 TEXTS = ("name", "owner", "cgroup", "launch", "command")
 MOST = 200  # processes and environments that are read
 MOST_TEXT = 4000
+MOST_COMMAND = 60
 
 
 @dataclass(frozen=True)
-class Seen:
+class UpgradeNodeFacts:
     """Of one node. silent: why nothing is known."""
 
     busy: tuple[str, ...] = ()
@@ -25,19 +28,19 @@ class Seen:
     silent: str = ""
 
 
-def read(answer: Any) -> Seen:
+def read(answer: Any) -> UpgradeNodeFacts:
     """What nobody could look at counts as somebody's work: nobody is disturbed for not being seen."""
     if not isinstance(answer, dict):
-        return Seen(silent="its answer is of no use")
+        return UpgradeNodeFacts(silent="its answer is of no use")
     why, link, names = (answer.get(name) for name in ("why", "link", "environments"))
     lists = isinstance(answer.get("processes"), list) and isinstance(names, list)
     if not lists or not isinstance(link, str) or not isinstance(why, str):
-        return Seen(silent="its answer is of no use")
+        return UpgradeNodeFacts(silent="its answer is of no use")
     found = [_process(one) for one in answer["processes"][:MOST]]
     busy = at_work([one for one in found if one], str(answer.get("uptime", ""))[:MOST_TEXT])
     unseen = (why[:MOST_TEXT],) if why else ()
     texts = [name for name in names or [] if isinstance(name, str)]
-    return Seen((*unseen, *busy), environments(link, texts[:MOST]))
+    return UpgradeNodeFacts((*unseen, *busy), environments(link, texts[:MOST]))
 
 
 def _process(one: Any) -> Mapping[str, Any] | None:
@@ -53,3 +56,32 @@ def _process(one: Any) -> Mapping[str, Any] | None:
         "runs_from": one.get("runs_from") is True,
         "people": one.get("people") is True,
     }
+
+
+def at_work(processes: Iterable[Mapping[str, Any]], uptime: str) -> tuple[str, ...]:
+    """One text for each launch, and for each process that is of none. Daemons that keep GPUs ready do no work."""
+    now = _seconds(uptime)
+    found: dict[str, None] = {}
+    for process in processes:
+        if process["launch"]:
+            found[f"launch {process['launch']} of {_word(process['owner'])}"] = None
+        elif process["runs_from"] or process["people"] or not keeps_ready(describe(process, now)):
+            what = _what(process)
+            command = _word(masked_command(process["command"])) or _word(process["name"])
+            found[f"PID {process['pid']} of {_word(process['owner'])} ({command}) {what}"] = None
+    return tuple(found)
+
+
+def _what(process: Mapping[str, Any]) -> str:
+    if process["devices"]:
+        return f"has {_word(process['devices'][0])} open"
+    return "runs from its environment" if process["runs_from"] else "would be ended by the restart"
+
+
+def _seconds(uptime: str) -> float:
+    first = (uptime.split() or ["0"])[0]
+    return float(first) if first.replace(".", "", 1).isdigit() else 0.0
+
+
+def _word(text: Any) -> str:
+    return " ".join(printable(str(text)[:MOST_COMMAND]).split())

@@ -85,7 +85,7 @@ class Check:
         return Finding(self.id, status, node, summary, fix=fix_with(fix, command), **more)
 
 
-class Judged(NamedTuple):
+class CheckResults(NamedTuple):
     """What rules have said: findings, and what was not looked for, each in its order."""
 
     findings: list[Finding]
@@ -97,8 +97,8 @@ class Judged(NamedTuple):
         return all(finding.status == "pass" for finding in self.findings)
 
 
-def collect(said: Iterable[Said]) -> Judged:
-    judged = Judged([], [])
+def collect(said: Iterable[Said]) -> CheckResults:
+    judged = CheckResults([], [])
     for one in said:
         if isinstance(one, Finding):
             judged.findings.append(one)

@@ -24,7 +24,7 @@ class Evidence(TypedDict):
     text: str
 
 
-class Fix(TypedDict, total=False):
+class FindingFix(TypedDict, total=False):
     """What fixes it, and what to type for that."""
 
     text: str
@@ -61,7 +61,7 @@ class FindingShape(TypedDict, total=False):
     observed: str
     expected: str
     evidence: list[Evidence]
-    fix: Fix
+    fix: FindingFix
     peer: str
 
 
@@ -90,7 +90,7 @@ class Finding:
     observed: str = ""
     expected: str = ""
     evidence: list[Evidence] = field(default_factory=list)
-    fix: Fix = field(default_factory=Fix)
+    fix: FindingFix = field(default_factory=FindingFix)
     peer: str | None = None
 
     def __post_init__(self) -> None:
@@ -123,9 +123,9 @@ def evidence(source: str, text: str) -> list[Evidence]:
     return [Evidence(source=source, text=text)]
 
 
-def fix_with(text: str = "", command: str = "") -> Fix:
+def fix_with(text: str = "", command: str = "") -> FindingFix:
     """A finding's fix, without what is not known of it."""
-    fix = Fix()
+    fix = FindingFix()
     if text:
         fix["text"] = text
     if command:

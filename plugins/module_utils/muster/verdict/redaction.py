@@ -98,8 +98,8 @@ class Redaction:
             return {self.shape(key): self.shape(entry) for key, entry in value.items()}
         return [self.shape(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
-    def stream(self) -> Stream:
-        return Stream(self)
+    def stream(self) -> RedactedStream:
+        return RedactedStream(self)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where forms stand in the text: in order, and those that overlap are one."""
@@ -128,7 +128,7 @@ class Redaction:
         return max(ends, default=0)
 
 
-class Stream:
+class RedactedStream:
     """Covers a text that comes in pieces. What may be the beginning of a secret is held back until it is known."""
 
     def __init__(self, redaction: Redaction) -> None:

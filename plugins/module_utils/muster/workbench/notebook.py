@@ -38,7 +38,7 @@ class Notebook(TypedDict):
 
 
 @dataclass(frozen=True)
-class Way:
+class SshAccess:
     """How somebody gets to a node. arguments: of ssh, with the bastions; without who logs in."""
 
     host: str
@@ -97,11 +97,11 @@ def changes(seen: Notebook, state: str, at_boot: bool) -> bool:
     return bool(seen["running"] != running or seen["at_boot"] != (running and at_boot))
 
 
-def tunnel(way: Way, user: str, socket: str, port: int) -> str:
+def tunnel(way: SshAccess, user: str, socket: str, port: int) -> str:
     return shlex.join(["ssh", "-N", "-L", f"{port}:{socket}", *way.arguments, "--", f"{user}@{way.host}"])
 
 
-def token(way: Way, user: str, file: str) -> str:
+def token(way: SshAccess, user: str, file: str) -> str:
     return shlex.join(["ssh", *way.arguments, "--", f"{user}@{way.host}", "cat", shlex.quote(file)])
 
 
@@ -117,7 +117,7 @@ def said_last(node: str, seen: Notebook, way: str, *, checked: bool) -> str:
     return f"{begin} runs; to reach it: {way}" if way else f"{begin} runs"
 
 
-def lines(node: str, seen: Notebook, way: Way | None, port: int) -> list[str]:
+def lines(node: str, seen: Notebook, way: SshAccess | None, port: int) -> list[str]:
     user, begin = seen["user"], f"The notebook of {seen['user']} on {node}"
     if not seen["running"]:
         start = playbook("playbooks/notebook.yml", notebook_user=user, notebook_state="started")

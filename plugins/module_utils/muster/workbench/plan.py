@@ -1,10 +1,14 @@
-"""What must change on a node for notebooks, or for none: pure."""
+"""What must change on a node for notebooks, or for none: pure.
+
+The environments of a node that get a kernel: the one place of the workbench that knows them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..pytorch.environments import places
 from . import files
 
 if TYPE_CHECKING:
@@ -12,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Request:
+class WorkbenchRequest:
     """root: JupyterLab's folder. programs: texts that lie in it, by name. environments: paths by name."""
 
     root: str
@@ -31,7 +35,7 @@ class Python:
 
 
 @dataclass(frozen=True)
-class Seen:
+class WorkbenchState:
     """texts: of our files and all kernels that lie there, by path. link: where the one that starts the unit leads.
     pythons: of the environments by name. own: of JupyterLab's. built: names of Muster's in the root, for its removal.
     running: accounts whose notebook runs."""
@@ -45,7 +49,7 @@ class Seen:
 
 
 @dataclass
-class Plan:
+class WorkbenchPlan:
     """files: a text, or None for one that goes. stop: accounts whose notebook is ended first. remove: in the root."""
 
     files: dict[str, str | None] = field(default_factory=dict)
@@ -60,12 +64,12 @@ class Plan:
         return bool(self.differences)
 
 
-def make_plan(request: Request, seen: Seen) -> Plan:
+def make_plan(request: WorkbenchRequest, seen: WorkbenchState) -> WorkbenchPlan:
     return _present(request, seen) if request.present else _absent(seen)
 
 
-def _present(request: Request, seen: Seen) -> Plan:
-    plan = Plan()
+def _present(request: WorkbenchRequest, seen: WorkbenchState) -> WorkbenchPlan:
+    plan = WorkbenchPlan()
     usable = {name: path for name, path in request.environments.items() if not (why := _unusable(name, seen))}
     plan.notes += [why for name in request.environments if (why := _unusable(name, seen))]
     wanted = files.texts(request.root, request.users_root, request.programs, usable)
@@ -83,7 +87,7 @@ def _present(request: Request, seen: Seen) -> Plan:
     return plan
 
 
-def _unusable(name: str, seen: Seen) -> str:
+def _unusable(name: str, seen: WorkbenchState) -> str:
     """Why an environment cannot have a kernel; nothing where it can, or where there is no JupyterLab yet."""
     python = seen.pythons.get(name, Python())
     if not python.version:
@@ -96,11 +100,16 @@ def _unusable(name: str, seen: Seen) -> str:
     )
 
 
-def _absent(seen: Seen) -> Plan:
-    plan = Plan(stop=seen.running, remove=seen.built)
+def _absent(seen: WorkbenchState) -> WorkbenchPlan:
+    plan = WorkbenchPlan(stop=seen.running, remove=seen.built)
     plan.files = dict.fromkeys(seen.texts)
     plan.link = "" if seen.link else None
     plan.differences = [f"the notebook of {name} runs" for name in seen.running]
     plan.differences += [f"{path} is there" for path in (*seen.texts, *([files.WANTED] if seen.link else []))]
     plan.differences += [f"{name} of JupyterLab is there" for name in seen.built]
     return plan
+
+
+def environments(cluster: Mapping[str, Any]) -> dict[str, str]:
+    """Paths by name, which stay when another environment is built. cluster: a node's variables of that role."""
+    return {place.name: place.path for place in places(cluster)}

@@ -35,18 +35,18 @@ def compare(given: Mapping[str, Any], *, check: bool) -> dict[str, Any]:
     return {**result_of(plan, seen, changed=check and plan.needed), "traces": traces}
 
 
-def request_of(given: Mapping[str, Any]) -> model.Request:
-    return model.Request(
+def request_of(given: Mapping[str, Any]) -> model.BaselineRequest:
+    return model.BaselineRequest(
         packages=tuple(given["packages"]),
         held=tuple(given["held"]),
         refused=given["refused"],
-        files=tuple(shaped(model.File, each) for each in given["files"]),
-        sysctl=tuple(shaped(model.Key, each) for each in given["sysctl"]),
+        files=tuple(shaped(model.BaselineFile, each) for each in given["files"]),
+        sysctl=tuple(shaped(model.SysctlKey, each) for each in given["sysctl"]),
         sysctl_file=given["sysctl_file"],
-        units=tuple(shaped(model.Unit, each) for each in given["units"]),
+        units=tuple(shaped(model.BaselineUnit, each) for each in given["units"]),
         manager=given["manager"],
         login=given["login"],
-        user=shaped(model.Account, given["user"]) if given["user"] else None,
+        user=shaped(model.BaselineAccount, given["user"]) if given["user"] else None,
     )
 
 
@@ -55,7 +55,7 @@ def shaped(shape: Any, given: Mapping[str, Any]) -> Any:
     return shape(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 
-def result_of(plan: model.Plan, seen: model.Seen, *, changed: bool) -> dict[str, Any]:
+def result_of(plan: model.BaselinePlan, seen: model.BaselineState, *, changed: bool) -> dict[str, Any]:
     folders = sorted({str(Path(file.path).parent) for file in plan.files if not Path(file.path).parent.is_dir()})
     return {
         "changed": changed,

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.muster.baseline import model
-from ansible.module_utils.muster.baseline.packages import installed_packages
-from ansible.module_utils.muster.baseline.units import unit_name
+from ansible.module_utils.muster.baseline.plan import installed_packages, unit_name
 
 from ..tools.run import run
 
@@ -26,7 +25,7 @@ UNIT_PROPERTIES = (
 )
 
 
-def observe(request: model.Request) -> model.Seen:
+def observe(request: model.BaselineRequest) -> model.BaselineState:
     installed: dict[str, str] = {}
     held: frozenset[str] = frozenset()
     if request.packages or request.held or request.refused:
@@ -40,7 +39,7 @@ def observe(request: model.Request) -> model.Seen:
     values, read_only = look_at_sysctl(request.sysctl)
     asked = ",".join(request.manager)
     login = ",".join(request.login)
-    return model.Seen(
+    return model.BaselineState(
         packages=installed,
         held=held,
         files={path: look_at_file(path) for path in paths},
@@ -85,7 +84,7 @@ def look_at_units(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     return units
 
 
-def look_at_file(path: str) -> model.SeenFile | None:
+def look_at_file(path: str) -> model.BaselineFileState | None:
     try:
         content = Path(path).read_bytes().decode("utf-8", "replace")
         there = Path(path).stat()
@@ -96,10 +95,10 @@ def look_at_file(path: str) -> model.SeenFile | None:
         group = grp.getgrgid(there.st_gid).gr_name
     except KeyError:
         owner, group = str(there.st_uid), str(there.st_gid)
-    return model.SeenFile(content, f"{there.st_mode & 0o7777:04o}", owner, group)
+    return model.BaselineFileState(content, f"{there.st_mode & 0o7777:04o}", owner, group)
 
 
-def look_at_sysctl(keys: Iterable[model.Key]) -> tuple[dict[str, str | None], frozenset[str]]:
+def look_at_sysctl(keys: Iterable[model.SysctlKey]) -> tuple[dict[str, str | None], frozenset[str]]:
     values: dict[str, str | None] = {}
     read_only = set()
     for key in keys:
@@ -112,7 +111,7 @@ def look_at_sysctl(keys: Iterable[model.Key]) -> tuple[dict[str, str | None], fr
     return values, frozenset(read_only)
 
 
-def look_at_account(user: model.Account) -> model.SeenAccount | None:
+def look_at_account(user: model.BaselineAccount) -> model.AccountState | None:
     try:
         entry = pwd.getpwnam(user.name)
     except KeyError:
@@ -122,10 +121,10 @@ def look_at_account(user: model.Account) -> model.SeenAccount | None:
         with contextlib.suppress(KeyError):
             groups.append(grp.getgrgid(gid).gr_name)
     sudo = run("sudo", "-n", "-l", "-U", user.name).text if user.never_in else ""
-    return model.SeenAccount(entry.pw_uid, entry.pw_gid, tuple(groups), sudo)
+    return model.AccountState(entry.pw_uid, entry.pw_gid, tuple(groups), sudo)
 
 
-def look_at_owners(user: model.Account) -> dict[str, str]:
+def look_at_owners(user: model.BaselineAccount) -> dict[str, str]:
     owners = {}
     with contextlib.suppress(KeyError, ValueError):
         owners[f"uid {user.uid}"] = pwd.getpwuid(int(user.uid)).pw_name

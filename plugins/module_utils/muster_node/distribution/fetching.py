@@ -1,7 +1,10 @@
 """Taking pieces from other nodes: what comes is foreign until its sha256 is what was announced.
 
-Done by a process that is nobody (where this is root). A piece that is right is kept at once, and given on by others
-of its processes. When a giver dies, says nothing, is slow or sends what is wrong, the next one is asked for the rest.
+Done by a process that is nobody (where this is root). A piece that is right is kept at once, and passed on by others
+of its processes. When a source dies, does not respond, is slow or sends what is wrong, the next one is asked.
+
+A node skips a slow source. With each piece it is told how far its source is, how far the source above that is, and how
+often its source has changed to another one. What counts is whether the distance has grown since then.
 """
 
 from __future__ import annotations
@@ -14,13 +17,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import greeting
-from .pace import Pace
 from .serving import ENOUGH, HEAD, NOTHING, NUMBER, PATIENCE, nobody_listens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .pieces import Whole
+    from .pieces import PieceSet
 
 Json = dict[str, Any]
 
@@ -29,6 +31,8 @@ BETWEEN = 0.1
 SILENT = 5.0  # seconds without a sign of life: a giver that waits itself gives one each second
 TRIES = 2  # of one giver
 ASKED_AT_ONCE = 8  # pieces
+LEAST = 24  # pieces: more than are asked for ahead
+SHARE = 16  # of the whole: by so much one may fall behind
 
 
 class WrongError(Exception):
@@ -44,14 +48,14 @@ class Taker:
     """request: {givers: [[address, port], ...], the first first; address: ours; token; calls_for}. until: when it gives
     up."""
 
-    def __init__(self, request: Json, whole: Whole, until: float) -> None:
+    def __init__(self, request: Json, whole: PieceSet, until: float) -> None:
         self.givers = [Giver(*each) for each in request["givers"]]
         self.address: str = request["address"]
         self.token: str = request["token"]
         self.calls_for: float = request["calls_for"]  # seconds for a giver to begin to listen
         self.whole = whole
         self.until = until
-        self.pace = Pace(whole.layout.count)
+        self.pace = TransferPace(whole.layout.count)
         self.tries = dict.fromkeys(self.givers, 0)
         self.came: dict[str, int] = {}
         self.why = "there is nobody to ask"
@@ -183,3 +187,31 @@ def receive(peer: socket.socket, content: memoryview) -> None:
             raise greeting.StrangerError(0, "it hung up before all of it had come")
         content = content[count:]
     peer.settimeout(SILENT)
+
+
+class TransferPace:
+    """Of one node. count: pieces of the whole."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.bound = max(LEAST, count // SHARE)
+        self.went_past = False  # because this node fell behind: once, for that may be its own fault
+        self.begin()
+
+    def begin(self) -> None:
+        """It takes from another giver from now on."""
+        self.behind = self.giver_behind = 2**63
+        self.turn = -1
+
+    def too_slow(self, own: int, giver: int, above: int, turn: int) -> bool:
+        """Whether to take from the one above. All but turn in pieces. Who is nearest to what is slow moves first."""
+        if turn != self.turn:
+            self.turn, self.giver_behind = turn, 2**63
+        self.behind = min(self.behind, giver - own)
+        self.giver_behind = min(self.giver_behind, above - giver)
+        # Nobody goes past the first of its line to the one that had all of it: a node that cannot receive faster would
+        # take half of what all others live on.
+        if above < self.count and not self.went_past and giver - own - self.behind > self.bound:
+            self.went_past = True
+            return True
+        return above - giver - self.giver_behind > 2 * self.bound

@@ -18,7 +18,7 @@ DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 
 
-class File(NamedTuple):
+class ManifestFile(NamedTuple):
     """path: within the folder. executable: whether it may be run. size: bytes."""
 
     path: str
@@ -27,7 +27,7 @@ class File(NamedTuple):
     sha256: str
 
 
-def render(files: Iterable[File]) -> bytes:
+def render(files: Iterable[ManifestFile]) -> bytes:
     """Return the list as a text that is the same wherever the same files are listed."""
     entries = [[each.path, each.executable, each.size, each.sha256] for each in sorted(files)]
     return json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
@@ -37,7 +37,7 @@ def digest_of(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def parse(text: bytes) -> list[File]:
+def parse(text: bytes) -> list[ManifestFile]:
     """Return the files. Raises ValueError for anything that `render` did not make of files of one folder."""
     if len(text) > MOST_TEXT:
         raise ValueError(f"a manifest has more than {MOST_TEXT} bytes")
@@ -76,10 +76,10 @@ def unusable(path: str) -> str:
     return ""
 
 
-def _file(entry: Any) -> File:
+def _file(entry: Any) -> ManifestFile:
     if not isinstance(entry, list) or [type(part) for part in entry] != [str, bool, int, str]:
         raise ValueError("an entry of a manifest is [path, executable, size, sha256]")
-    found = File(*entry)
+    found = ManifestFile(*entry)
     if unusable(found.path) or found.size < 0 or not DIGEST.match(found.sha256):
         raise ValueError(f"an entry of a manifest cannot be used: {found.path[:100]!r}")
     return found

@@ -20,7 +20,7 @@ from . import store
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from .manifest import File
+    from .manifest import ManifestFile
 
 LEAST_PIECE, MOST_PIECE = 1 << 18, 1 << 23  # bytes
 MOST_PIECES = 4096  # of one whole, unless it has more than 32 GB
@@ -31,12 +31,12 @@ COUNT = struct.Struct("!Q")
 FIRST = 24  # where in the shared memory the pieces begin; before them: the state, `above` and `turn`
 
 
-class Layout:
+class PieceLayout:
     """Where in the whole each content lies, and each piece."""
 
-    def __init__(self, listed: Iterable[File], wanted: Iterable[str]) -> None:
+    def __init__(self, listed: Iterable[ManifestFile], wanted: Iterable[str]) -> None:
         left = set(wanted)
-        self.files: list[File] = []
+        self.files: list[ManifestFile] = []
         self.begins: list[int] = []
         self.size = 0
         for file in listed:
@@ -61,10 +61,10 @@ class Layout:
         return range(begin // self.piece, -(-(begin + size) // self.piece) if size else begin // self.piece)
 
 
-class Whole:
+class PieceSet:
     """What this node has of it. digests: of each piece. scratch: the file without a name."""
 
-    def __init__(self, layout: Layout, digests: Sequence[str], scratch: int) -> None:
+    def __init__(self, layout: PieceLayout, digests: Sequence[str], scratch: int) -> None:
         self.layout = layout
         self.digests = digests
         self.scratch = scratch
@@ -129,7 +129,7 @@ class Whole:
                 handle = self.open.get(file)
                 content = os.pread(self.scratch, part, at) if handle is None else os.pread(handle, part, at - begin)
                 if not content:
-                    raise files.RefusedError(0, "has become shorter")
+                    raise files.UnsafePathError(0, "has become shorter")
                 found += content
                 at, left = at + len(content), left - len(content)
             if at == begin + size:
@@ -138,11 +138,13 @@ class Whole:
 
 
 @contextmanager
-def gathered(there: store.Shelf, layout: Layout, digests: Sequence[str], *, compared: bool = False) -> Iterator[Whole]:
+def gathered(
+    there: store.Shelf, layout: PieceLayout, digests: Sequence[str], *, compared: bool = False
+) -> Iterator[PieceSet]:
     """Yield the whole with what of it is here, each file compared with its sha256; compared: large ones were already,
     and whoever takes compares each piece."""
     with ExitStack() as stack:
-        whole = Whole(layout, digests, stack.enter_context(store.scratch(there)))
+        whole = PieceSet(layout, digests, stack.enter_context(store.scratch(there)))
         for at in range(len(layout.files)):
             try:
                 _gather(there, whole, at, stack, compared=compared)
@@ -155,11 +157,11 @@ def gathered(there: store.Shelf, layout: Layout, digests: Sequence[str], *, comp
         yield whole
 
 
-def digests_of(whole: Whole) -> list[str]:
+def digests_of(whole: PieceSet) -> list[str]:
     return [hashlib.sha256(whole.read(index)).hexdigest() for index in range(whole.layout.count)]
 
 
-def _gather(there: store.Shelf, whole: Whole, at: int, stack: ExitStack, *, compared: bool) -> None:
+def _gather(there: store.Shelf, whole: PieceSet, at: int, stack: ExitStack, *, compared: bool) -> None:
     file, begin = whole.layout.files[at], whole.layout.begins[at]
     if file.size >= AS_THEY_ARE and len(whole.open) < MOST_OPEN:
         with ExitStack() as opening:

@@ -22,7 +22,7 @@ from . import greeting, pieces
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .pieces import Whole
+    from .pieces import PieceSet
 
 Json = dict[str, Any]
 
@@ -50,11 +50,11 @@ class Stranger(NamedTuple):
     admission: socket.socket
 
 
-class Listener:
+class PieceServer:
     """request: {peers: [address], token, followed: whether another node was told to take from this one first,
     calls_for: seconds for all to begin}."""
 
-    def __init__(self, request: Json, whole: Whole, listener: socket.socket, until: float) -> None:
+    def __init__(self, request: Json, whole: PieceSet, listener: socket.socket, until: float) -> None:
         self.peers = {ipaddress.ip_address(each) for each in request["peers"]}
         self.token: str = request["token"]
         self.followed: bool = request["followed"]
@@ -191,7 +191,7 @@ def nobody_listens() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
-def give(peer: socket.socket, whole: Whole, parent: int) -> None:
+def give(peer: socket.socket, whole: PieceSet, parent: int) -> None:
     """Give one node what it asks for, until it wants no more. Raises OSError."""
     peer.settimeout(PATIENCE)
     while (index := NUMBER.unpack(greeting.received(peer, NUMBER.size))[0]) != ENOUGH:

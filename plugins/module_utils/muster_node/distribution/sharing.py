@@ -22,7 +22,7 @@ from .fetching import Taker
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .manifest import File
+    from .manifest import ManifestFile
 
 Json = dict[str, Any]
 
@@ -31,7 +31,7 @@ SPARE = 5.0  # seconds for the child to answer
 
 
 @contextmanager
-def opened(request: Json) -> Iterator[tuple[store.Shelf, list[File]]]:
+def opened(request: Json) -> Iterator[tuple[store.Shelf, list[ManifestFile]]]:
     """Yield the place, and the files of the manifest: {store, digest} or, for a plain folder, {folder, manifest}."""
     if "store" in request:
         with store.opened(request["store"]) as there:
@@ -47,7 +47,7 @@ def opened(request: Json) -> Iterator[tuple[store.Shelf, list[File]]]:
 def offer(request: Json) -> Json:
     """Compare what is to be given; return {pieces: [sha256], error}. request: the place, {wanted: [sha256]}."""
     with opened(request) as (there, listed):
-        layout = pieces.Layout(listed, request["wanted"])
+        layout = pieces.PieceLayout(listed, request["wanted"])
         with pieces.gathered(there, layout, ()) as whole:
             if whole.lacking:
                 path = layout.files[whole.lacking[0]].path
@@ -62,7 +62,7 @@ def share(request: Json) -> Json:
     token, seconds, calls_for}: see Taker and Listener.
     """
     with opened(request) as (there, listed):
-        layout = pieces.Layout(listed, request["wanted"])
+        layout = pieces.PieceLayout(listed, request["wanted"])
         if len(request["pieces"]) != layout.count:
             raise ValueError("what is offered has another size than what is wanted")
         with pieces.gathered(there, layout, request["pieces"], compared=not request["givers"]) as whole:
@@ -88,7 +88,7 @@ def unprivileged() -> pwd.struct_passwd | None:
     return pwd.getpwnam(NOBODY) if os.geteuid() == 0 else None
 
 
-def _alone(request: Json, whole: pieces.Whole) -> Json:
+def _alone(request: Json, whole: pieces.PieceSet) -> Json:
     seconds, most = request["seconds"] + SPARE, whole.layout.size
     try:
         said: Json = as_user(unprivileged(), lambda: _share(request, whole), seconds=seconds, writes=most)
@@ -100,7 +100,7 @@ def _alone(request: Json, whole: pieces.Whole) -> Json:
 # ---------------------------------------------------------------- without any rights
 
 
-def _share(request: Json, whole: pieces.Whole) -> Json:
+def _share(request: Json, whole: pieces.PieceSet) -> Json:
     until = time.monotonic() + request["seconds"]
     try:
         listener = serving.listen(request["address"], request["port"])
@@ -112,7 +112,7 @@ def _share(request: Json, whole: pieces.Whole) -> Json:
         if pid == 0:
             try:
                 signal.setitimer(signal.ITIMER_REAL, request["seconds"])
-                serving.Listener(request, whole, listener, until).run()
+                serving.PieceServer(request, whole, listener, until).run()
                 os._exit(0)
             finally:
                 os._exit(1)

@@ -26,7 +26,7 @@ from . import manifest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from .manifest import File
+    from .manifest import ManifestFile
 
 FOLDERS = ("objects", "manifests", "parts")
 LEFT_FREE = 200_000_000  # bytes of the disk that are left to others
@@ -43,7 +43,7 @@ class Shelf(NamedTuple):
     parts: int
     plain: bool
 
-    def name(self, file: File) -> str:
+    def name(self, file: ManifestFile) -> str:
         return file.path if self.plain else file.sha256
 
 
@@ -75,32 +75,32 @@ def opened_plain(path: str) -> Iterator[Shelf]:
         yield Shelf(folder, folder, folder, plain=True)
 
 
-def keep_manifest(there: Shelf, text: bytes) -> list[File]:
+def keep_manifest(there: Shelf, text: bytes) -> list[ManifestFile]:
     """Keep a manifest under its digest; it is the newest from now on. Raises ValueError."""
     found = manifest.parse(text)
     files.replace(f"manifests/{manifest.digest_of(text)}", text, mode=0o600, within=there.folder)
     return found
 
 
-def read_manifest(there: Shelf, digest: str) -> list[File]:
+def read_manifest(there: Shelf, digest: str) -> list[ManifestFile]:
     """Return the files of a manifest that was kept. Raises OSError."""
     path = f"manifests/{_name(digest)}"
     text = files.read(path, most=manifest.MOST_TEXT, within=there.folder, owner=os.geteuid())
     if manifest.digest_of(text) != digest:
-        raise files.RefusedError(errno.EBADMSG, "is not what was sent", path)
+        raise files.UnsafePathError(errno.EBADMSG, "is not what was sent", path)
     try:
         return manifest.parse(text)
     except ValueError as problem:
-        raise files.RefusedError(errno.EBADMSG, str(problem), path) from None
+        raise files.UnsafePathError(errno.EBADMSG, str(problem), path) from None
 
 
-def missing(there: Shelf, wanted: Iterable[File]) -> list[File]:
+def missing(there: Shelf, wanted: Iterable[ManifestFile]) -> list[ManifestFile]:
     """Return the files whose content is not there, or is another, each content once."""
     once = {each.sha256: each for each in wanted}
     return [each for each in once.values() if not is_there(there, each)]
 
 
-def is_there(there: Shelf, file: File) -> bool:
+def is_there(there: Shelf, file: ManifestFile) -> bool:
     try:
         copy(there, file, lambda _chunk: None)
     except OSError:
@@ -108,19 +108,19 @@ def is_there(there: Shelf, file: File) -> bool:
     return True
 
 
-def copy(there: Shelf, file: File, write: Callable[[bytes], object]) -> None:
-    """Hand on the content, piece by piece. Raises RefusedError behind it where it is not what its name says."""
+def copy(there: Shelf, file: ManifestFile, write: Callable[[bytes], object]) -> None:
+    """Hand on the content, piece by piece. Raises UnsafePathError behind it where it is not what its name says."""
     with open_content(there, file) as handle:
         compare(file, handle, write)
 
 
 @contextmanager
-def open_content(there: Shelf, file: File) -> Iterator[int]:
+def open_content(there: Shelf, file: ManifestFile) -> Iterator[int]:
     with files.opened(there.name(file), within=there.content, owner=os.geteuid()) as handle:
         yield handle
 
 
-def compare(file: File, handle: int, write: Callable[[bytes], object]) -> None:
+def compare(file: ManifestFile, handle: int, write: Callable[[bytes], object]) -> None:
     digest, left = hashlib.sha256(), file.size
     while left > 0 and (chunk := os.read(handle, min(left, files.CHUNK))):
         digest.update(chunk)
@@ -128,10 +128,12 @@ def compare(file: File, handle: int, write: Callable[[bytes], object]) -> None:
         left -= len(chunk)
     longer = os.read(handle, 1)
     if left or longer or digest.hexdigest() != file.sha256:
-        raise files.RefusedError(errno.EBADMSG, "is not what was sent: its content was changed on this node", file.path)
+        raise files.UnsafePathError(
+            errno.EBADMSG, "is not what was sent: its content was changed on this node", file.path
+        )
 
 
-def take(there: Shelf, file: File, source: int, begin: int) -> bool:
+def take(there: Shelf, file: ManifestFile, source: int, begin: int) -> bool:
     """Keep the content that an open file has from `begin` on; return whether it is what it should be."""
     name = f".{file.sha256}.{os.urandom(6).hex()}{files.NEW}"
     digest, at, end = hashlib.sha256(), begin, begin + file.size
@@ -156,7 +158,7 @@ def take(there: Shelf, file: File, source: int, begin: int) -> bool:
     return right
 
 
-def add_part(there: Shelf, name: str, file: File, begin: int, data: bytes) -> str:
+def add_part(there: Shelf, name: str, file: ManifestFile, begin: int, data: bytes) -> str:
     """Keep a part of a file that comes in several; once all of it is there, as its content. Return what is wrong."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | files.SAFE
     handle = os.open(f"{_name(name)}-{file.sha256}", flags, 0o600, dir_fd=there.parts)
@@ -249,5 +251,5 @@ def _changed(store: int, path: str) -> float:
 def _name(text: str) -> str:
     """Return a digest as it was given, where it can be nothing else."""
     if not manifest.DIGEST.match(text):
-        raise files.RefusedError(errno.EINVAL, "is no sha256", text[:100])
+        raise files.UnsafePathError(errno.EINVAL, "is no sha256", text[:100])
     return text

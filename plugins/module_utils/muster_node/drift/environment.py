@@ -28,7 +28,7 @@ CACHE = "__pycache__"
 DIGITS = 12
 
 
-class UnseenError(Exception):
+class UnreadableEnvironmentError(Exception):
     """Something could not be looked at; the message says why."""
 
 
@@ -48,7 +48,7 @@ def parts(link: str) -> Json:
             )
             left -= 1
             if left < 0:
-                raise UnseenError(f"{folder} has more than {MOST_FILES} files")
+                raise UnreadableEnvironmentError(f"{folder} has more than {MOST_FILES} files")
         found[part] = digest.hexdigest()[:DIGITS]
     return {"name": os.path.basename(os.path.realpath(link)), "parts": found}
 
@@ -109,16 +109,16 @@ def names(folder: str) -> list[str]:
     try:
         found = [name for name in files.names(folder) if name != CACHE]
     except OSError as error:
-        raise UnseenError(f"{folder}: {error.strerror}") from None
+        raise UnreadableEnvironmentError(f"{folder}: {error.strerror}") from None
     if len(found) > MOST_PARTS:
-        raise UnseenError(f"{folder} has more than {MOST_PARTS} parts")
+        raise UnreadableEnvironmentError(f"{folder} has more than {MOST_PARTS} parts")
     return found
 
 
 def walked(path: str, deadline: float, depth: int = 0) -> Iterator[tuple[str, os.stat_result]]:
     """Every file below, or the one that it is, in the order of names; no link is followed."""
     if time.monotonic() > deadline:
-        raise UnseenError(f"the files of the environment were not all looked at within {SECONDS:.0f} s")
+        raise UnreadableEnvironmentError(f"the files of the environment were not all looked at within {SECONDS:.0f} s")
     try:
         seen = os.lstat(path)
         if not stat.S_ISDIR(seen.st_mode):

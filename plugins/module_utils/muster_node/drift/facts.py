@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..tools import files
 from ..tools.run import names, run
-from .environment import UnseenError, parts
+from .environment import UnreadableEnvironmentError, parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,7 @@ def facts(request: Json) -> Json:
     for name, look in looks.items():
         try:
             found[name] = look()
-        except UnseenError as why:
+        except UnreadableEnvironmentError as why:
             unseen[name] = str(why)
     return {**found, "unseen": unseen}
 
@@ -87,7 +87,7 @@ def gpus() -> dict[str, str]:
         return {}
     listed = run("nvidia-smi", *SMI, seconds=SMI_SECONDS)
     if listed.code != 0:
-        raise UnseenError(listed.why)
+        raise UnreadableEnvironmentError(listed.why)
     rows = [line.split(", ") for line in listed.text.splitlines()]
     return {row[0][:MOST_TEXT]: f"{row[1]}, VBIOS {row[2]}"[:MOST_TEXT] for row in rows if len(row) == 3}
 
@@ -104,7 +104,7 @@ def packages(wanted: list[str], prefixes: list[str]) -> dict[str, str]:
     """The version of each installed package of these names and beginnings of names."""
     listed = run("dpkg-query", "-W", "-f=${db:Status-Abbrev} ${Package} ${Version}\n", seconds=DPKG_SECONDS)
     if listed.code != 0:
-        raise UnseenError(listed.why)
+        raise UnreadableEnvironmentError(listed.why)
     found: dict[str, str] = {}
     for line in listed.text.splitlines():
         with suppress(ValueError):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..tools import files
 from ..tools.run import run
-from .environment import UnseenError, by_environment, changed_last
+from .environment import UnreadableEnvironmentError, by_environment, changed_last
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,7 @@ def history(request: Json) -> Json:
     for begin, link, wanted in by_environment(request, request["parts"]):
         try:
             changed = changed_last(link, wanted)
-        except UnseenError as why_not:
+        except UnreadableEnvironmentError as why_not:
             unseen["parts"] = str(why_not)
         else:
             found["parts"].update({f"{begin}{name}": one for name, one in changed.items()})

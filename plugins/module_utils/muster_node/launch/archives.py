@@ -52,7 +52,7 @@ PLAIN = {"manifest.json": plain_manifest, "index.json": plain_index}
 
 
 def edits(path: str) -> list[Edit]:
-    """Return the edits that remove the names. Raises RefusedError for an archive that podman might read differently."""
+    """Return the edits that remove the names. Raises UnsafePathError if podman might read the archive differently."""
     found: dict[str, Edit] = {}
     try:
         with files.opened(path) as handle, os.fdopen(os.dup(handle), "rb") as stream, _tar(stream) as tar:
@@ -104,5 +104,5 @@ def _dump(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _refused(path: str, why: str) -> files.RefusedError:
-    return files.RefusedError(errno.EBADMSG, why, path)
+def _refused(path: str, why: str) -> files.UnsafePathError:
+    return files.UnsafePathError(errno.EBADMSG, why, path)

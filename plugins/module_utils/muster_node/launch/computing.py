@@ -11,7 +11,7 @@ from ..tools.run import run
 from .seats import HOLDERS_SECONDS, NOT_SEEN, holder
 
 if TYPE_CHECKING:
-    from ..tools.run import Answer
+    from ..tools.run import CommandResult
 
 Json = dict[str, Any]
 
@@ -52,7 +52,7 @@ def ask(fields: str, seconds: float) -> Asked:
     return Asked(rows(gpus.text), rows(apps.text) if apps.code == 0 else [], apps.why if apps.code != 0 else "")
 
 
-def _answer(question: str, seconds: float) -> Answer:
+def _answer(question: str, seconds: float) -> CommandResult:
     return run("nvidia-smi", question, "--format=csv,noheader,nounits", seconds=seconds)
 
 

@@ -125,7 +125,7 @@ def _walk(folder: str, patterns: Patterns) -> Iterator[tuple[str, os.stat_result
             for name in entries:
                 seen += 1
                 if seen > MOST_SEEN or time.monotonic() > deadline:
-                    raise files.RefusedError(0, f"only {seen - 1} names of the working directory were looked at")
+                    raise files.UnsafePathError(0, f"only {seen - 1} names of the working directory were looked at")
                 path = f"{above}/{name}" if above else name
                 reached = patterns.step(places, name)
                 if not reached:

@@ -24,7 +24,7 @@ OUTER_MODE = 0o750
 
 
 def make_folders(spec: Json, user: pwd.struct_passwd) -> str:
-    """Make all that the unit needs, and return the path of its program. Raises files.RefusedError."""
+    """Make all that the unit needs, and return the path of its program. Raises files.UnsafePathError."""
     folder, run_dir = state.state_dir(spec["launch_id"]), spec["run_dir"]
     own, shared = (user.pw_uid, user.pw_gid), (user.pw_uid, spec["reader"]["gid"])
     for path in (folder, run_dir):

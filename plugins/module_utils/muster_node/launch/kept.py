@@ -48,9 +48,9 @@ def unpacked(packed: str) -> bytes:
         opened = zlib.decompressobj()
         text = opened.decompress(base64.b64decode(packed, validate=True), MOST_PLAN)
     except (ValueError, binascii.Error, zlib.error) as problem:
-        raise files.RefusedError(errno.EINVAL, f"cannot be kept: {problem}", PLAN) from None
+        raise files.UnsafePathError(errno.EINVAL, f"cannot be kept: {problem}", PLAN) from None
     if not opened.eof:
-        raise files.RefusedError(errno.EFBIG, "cannot be kept: it is too long, or cut short", PLAN)
+        raise files.UnsafePathError(errno.EFBIG, "cannot be kept: it is too long, or cut short", PLAN)
     return text
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..tools.run import PATH, run
 
 if TYPE_CHECKING:
-    from ..tools.run import Answer
+    from ..tools.run import CommandResult
 
 Json = dict[str, Any]
 
@@ -43,7 +43,7 @@ def log_in(
     options: tuple[str, ...] = ALONE,
     seconds: float = REACH_SECONDS,
     most: int = MOST_REPLY,
-) -> Answer:
+) -> CommandResult:
     """Run a shell command on another node as this user. options: beside those of every login."""
     words = [f"-o{option}" for option in (*OPTIONS, *options)]
     user = pwd.getpwuid(os.getuid()).pw_name
@@ -71,6 +71,6 @@ def reach(request: Json) -> Json:
         return {"tried": {name: outcome(answer) for name, answer in zip(nodes, answers, strict=True)}}
 
 
-def outcome(answer: Answer) -> Json:
+def outcome(answer: CommandResult) -> Json:
     said = answer.aside if answer.code == 0 else f"{answer.aside}\n{answer.text}".strip() or answer.why
     return {"code": 255 if answer.code is None else answer.code, "said": " ".join(said.split())[:MOST_SAID]}

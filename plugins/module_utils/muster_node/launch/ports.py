@@ -32,7 +32,7 @@ def port_holders(port: int) -> list[Json]:
 
 def by_user(uids: set[int], deadline: float) -> list[Json]:
     """Who it may be, where only root is told: the first process of each launch of these users, or else the users."""
-    first: dict[process.Launch, int] = {}
+    first: dict[process.LaunchUnit, int] = {}
     for pid in process.ids():
         launch = process.launch_at(pid)
         if launch and launch not in first and process.user_id(pid) in uids:

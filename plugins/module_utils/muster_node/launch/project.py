@@ -16,7 +16,7 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 from ..distribution import manifest, store
-from ..distribution.manifest import File
+from ..distribution.manifest import ManifestFile
 from ..tools import files
 
 Json = dict[str, Any]
@@ -71,7 +71,7 @@ def let_in(folder: int, path: str, user: pwd.struct_passwd) -> None:
             raise
         if not is_alone(user):
             why = f"cannot be closed to others: give {user.pw_name} a group of its own, or use a file system with ACLs"
-            raise files.RefusedError(errno.EOPNOTSUPP, why, path) from None
+            raise files.UnsafePathError(errno.EOPNOTSUPP, why, path) from None
         os.fchown(folder, 0, user.pw_gid)
         os.fchmod(folder, 0o750)
 
@@ -84,7 +84,7 @@ def is_alone(user: pwd.struct_passwd) -> bool:
     return all(each.pw_gid != user.pw_gid or each.pw_uid == user.pw_uid for each in pwd.getpwall())
 
 
-def _copy(there: store.Shelf, file: File, top: int, *, own: bool) -> None:
+def _copy(there: store.Shelf, file: ManifestFile, top: int, *, own: bool) -> None:
     above, _, name = file.path.rpartition("/")
     with files.folder(above, within=top) if above else nullcontext(top) as folder:
         handle = os.open(name, CREATE, 0o600, dir_fd=folder)
@@ -96,8 +96,8 @@ def _copy(there: store.Shelf, file: File, top: int, *, own: bool) -> None:
         os.close(handle)
 
 
-def _listed(folder: int, above: str) -> list[File]:
-    found: list[File] = []
+def _listed(folder: int, above: str) -> list[ManifestFile]:
+    found: list[ManifestFile] = []
     for name in os.listdir(folder):
         path = f"{above}{name}"
         if os.path.isdir(f"/proc/self/fd/{folder}/{name}") and not os.path.islink(f"/proc/self/fd/{folder}/{name}"):
@@ -109,5 +109,5 @@ def _listed(folder: int, above: str) -> list[File]:
             seen = os.fstat(handle)
             while chunk := os.read(handle, files.CHUNK):
                 digest.update(chunk)
-        found.append(File(path, bool(seen.st_mode & 0o100), seen.st_size, digest.hexdigest()))
+        found.append(ManifestFile(path, bool(seen.st_mode & 0o100), seen.st_size, digest.hexdigest()))
     return found

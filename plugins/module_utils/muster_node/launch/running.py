@@ -25,7 +25,7 @@ from .state import BEGIN, LET_GO, lease
 from .written import GROUP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     # Loaded at the end alone, and named for pack.py, which has to bring it.
     from ..tools import control_group
@@ -53,8 +53,8 @@ def run(state: str, sampling: Callable[[str, float], Samples]) -> None:
     collects it, and after a lost connection nobody might.
     """
     spec = json.loads(files.read(state + "/spec.json"))
-    signalled: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _frame: signalled.append(number))
+    signalled: list[float] = []  # when its unit was stopped
+    signal.signal(signal.SIGTERM, lambda _number, _frame: signalled.append(time.time()))
     begun = begin(state, spec, signalled)
     if begun is None:
         return
@@ -79,7 +79,7 @@ def run(state: str, sampling: Callable[[str, float], Samples]) -> None:
             write_table(state, ranks, cap, ending)
         samples.keep(ranks.table.values())
         if code is not None:
-            write_result(state, ending.reason or ("stopped" if signalled else "exit"), code=code)
+            write_result(state, ending.reason or ("stopped" if signalled else "exit"), signalled, code=code)
             seats.let_go()
             see_out(how_it_ended(code, ending.reason, stopped=bool(signalled)))
             return
@@ -107,7 +107,7 @@ def run(state: str, sampling: Callable[[str, float], Samples]) -> None:
         cap.keep(0.1)
 
 
-def begin(state: str, spec: Json, signalled: list[int]) -> tuple[Seats, Alone] | None:
+def begin(state: str, spec: Json, signalled: list[float]) -> tuple[Seats, Alone] | None:
     """Wait until the work may begin, with seats and the other nodes; None where it ended before."""
     try:
         seats = Seats(state, shared=spec["shared"])
@@ -159,7 +159,7 @@ def write_table(state: str, ranks: Ranks, cap: Cap, ending: Ending) -> None:
     write_json(state + "/unit/ranks.json", {**table, "ending": ending.facts()})
 
 
-def wait_for_the_word(folder: str, seats: Seats, signalled: list[int]) -> str:
+def wait_for_the_word(folder: str, seats: Seats, signalled: list[float]) -> str:
     """Take the seats, and begin nothing before the supervisor has seen that this succeeded on every node.
 
     Return why it ended, or nothing when it is to begin.
@@ -199,13 +199,17 @@ def open_log_folder(run_dir: str) -> None:
                 os.chmod(path, INNER_MODE)
 
 
-def write_result(state: str, reason: str, **more: Any) -> None:
+def write_result(state: str, reason: str, signalled: Sequence[float] = (), **more: Any) -> None:
     """Leave the reason for the supervisor, and in the journal for whoever looks there. What its control group used and
-    was refused is gone with it."""
+    was refused is gone with it.
+
+    signalled: when its unit was stopped, which is when it ended: it may take longer than the supervisor takes to stop
+    the other nodes, and was nevertheless the first.
+    """
     with suppress(Exception):  # in a unit that is at its limit of memory: it ends as it would without this
         module = import_module("...tools.control_group", __name__)
         write_json(f"{state}/unit/{GROUP}", module.unit_facts(os.getpid()))
-    result = {"reason": reason, **more, "ended_at": time.time()}
+    result = {"reason": reason, **more, "ended_at": (*signalled, time.time())[0]}
     write_json(state + "/unit/result.json", result)
     print("ended:", json.dumps(result), file=sys.stderr)
 

@@ -37,7 +37,7 @@ def start(spec: Json, meanwhile: Callable[[], Any] | None = None) -> Json:
             if not error:
                 pruned = make_room(spec)
                 error = make(spec)
-        except files.RefusedError as refused:
+        except files.UnsafePathError as refused:
             error = f"{refused.filename} {refused.strerror}"
         except OSError as problem:  # a full disk, above all
             error = f"{problem.filename or spec['run_dir']}: {problem.strerror}"

@@ -27,7 +27,7 @@ from ..tools.run import run as command
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..tools.run import Answer
+    from ..tools.run import CommandResult
 
     Json = dict[str, Any]
 
@@ -106,20 +106,20 @@ def state_dir(launch_id: str) -> str:
     return root() + "/" + launch_id
 
 
-def dir_of(launch: process.Launch) -> str:
+def dir_of(launch: process.LaunchUnit) -> str:
     """Return where the state of anybody's launch lies."""
     return f"{STATE_ROOT if launch.uid is None else OWN_ROOT.format(launch.uid)}/{launch.id}"
 
 
-def launch(launch_id: str) -> process.Launch:
-    return process.Launch(launch_id, MANAGER.uid)
+def launch(launch_id: str) -> process.LaunchUnit:
+    return process.LaunchUnit(launch_id, MANAGER.uid)
 
 
-def systemctl(*words: str, seconds: float = SYSTEMCTL_SECONDS) -> Answer:
+def systemctl(*words: str, seconds: float = SYSTEMCTL_SECONDS) -> CommandResult:
     return ask_systemd("systemctl", *words, seconds=seconds)
 
 
-def ask_systemd(program: str, *words: str, seconds: float = SYSTEMCTL_SECONDS) -> Answer:
+def ask_systemd(program: str, *words: str, seconds: float = SYSTEMCTL_SECONDS) -> CommandResult:
     """Run one of systemd's programs on the manager that has the launches."""
     if not is_own():
         return command(program, *words, seconds=seconds)

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ansible.module_utils.muster.launch_users import files as domain
-from ansible.module_utils.muster.launch_users.model import GROUP, RECORD, SEATS, Manager, Record, Seen, SeenUser
+from ansible.module_utils.muster.launch_users.model import (
+    GROUP,
+    RECORD,
+    SEATS,
+    LaunchUsersState,
+    Record,
+    SeenUser,
+    UserManager,
+)
 
 from ..tools import files, process, trust
 from ..tools.as_user import SilentError, as_user
@@ -22,7 +30,7 @@ from ..tools.run import names, run
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ansible.module_utils.muster.launch_users.model import Limit, Request
+    from ansible.module_utils.muster.launch_users.model import LaunchUsersRequest, Limit
 
 LINGER = "/var/lib/systemd/linger"
 SYSTEMCTL_SECONDS = 30
@@ -42,7 +50,7 @@ def record() -> Record:
     return domain.record_of(files.text(RECORD) or "")
 
 
-def observe(request: Request, noted: Record) -> Seen:
+def observe(request: LaunchUsersRequest, noted: Record) -> LaunchUsersState:
     everybody = dict.fromkeys([*(user.name for user in request.users), *noted.users])
     group = group_of()
     users = {name: account(name, request, group) for name in everybody}
@@ -50,7 +58,7 @@ def observe(request: Request, noted: Record) -> Seen:
     paths = [domain.TMPFILES, domain.PROFILE, domain.LIMITS, domain.USER_CONF]
     paths += [pattern.format(uid) for uid in sorted(uids) for pattern in (domain.MANAGER, domain.SLICE)]
     texts = {path: text for path in paths if (text := files.text(path)) is not None}
-    return Seen(
+    return LaunchUsersState(
         users=users,
         record=noted,
         group=group is not None,
@@ -71,7 +79,7 @@ def group_of() -> grp.struct_group | None:
         return None
 
 
-def account(name: str, request: Request, group: grp.struct_group | None) -> SeenUser:
+def account(name: str, request: LaunchUsersRequest, group: grp.struct_group | None) -> SeenUser:
     linger = Path(f"{LINGER}/{name}").exists()
     try:
         entry = pwd.getpwnam(name)
@@ -114,9 +122,9 @@ def of_manager(pid: int, main: int) -> bool:
     return main != 0 and seen is not None and seen.parent == main and process.read(pid, "comm").strip() == "(sd-pam)"
 
 
-def manager(pid: int, user: pwd.struct_passwd, group: grp.struct_group | None) -> Manager:
+def manager(pid: int, user: pwd.struct_passwd, group: grp.struct_group | None) -> UserManager:
     groups = re.search(r"^Groups:\t(.*)$", process.read(pid, "status"), re.MULTILINE)
-    return Manager(
+    return UserManager(
         started=time.time() - (process.age(pid) or 0.0),
         in_group=group is not None and groups is not None and str(group.gr_gid) in groups[1].split(),
         memlock=limit(pid, "memlock"),

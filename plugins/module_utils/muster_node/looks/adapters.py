@@ -1,6 +1,6 @@
-"""What can do RDMA on a node, and what is there for it: adapters, kernel modules, and whose user space.
+"""Network interfaces with their addresses and routes, and RDMA adapters with their kernel modules and user space.
 
-Read from sysfs and from dpkg. How well the ports do is health's to look at (rdma.py), and nothing is counted here.
+Read from sysfs and from dpkg. How well the ports do is probed for health (rdma.py), and nothing is counted here.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ PACKAGES = (
 )
 SHOW = "--showformat=${Package} ${Version} ${db:Status-Status}\\n"
 OFED_INFO = "/usr/bin/ofed_info"
+NET = "/sys/class/net"
+PORTS = "/proc/sys/net/ipv4/ip_local"
 
 
 def look() -> dict[str, Any]:
@@ -83,3 +85,28 @@ def _link(path: str) -> str:
         return Path(path).readlink().name
     except OSError:
         return ""
+
+
+def interfaces(peers: list[str]) -> dict[str, Any]:
+    addresses = run("ip", "-json", "addr")
+    routes = run("ip", "-json", "route")
+    # One call for all peers; with -force one without a route does not end it. Its answer is missing from the rest.
+    batch = "".join(f"route get {peer}\n" for peer in peers)
+    ways = run("ip", "-json", "-force", "-batch", "-", stdin=batch) if peers else None
+    return {
+        "addresses": addresses.text,
+        "why": addresses.why,
+        "routes": routes.text,
+        "ways": ways.text if ways else "",
+        "interfaces": {
+            name: {
+                "mtu": read(f"{NET}/{name}/mtu").text.strip(),
+                # A virtual interface has none, and one that is down does not say.
+                "speed": read(f"{NET}/{name}/speed").text.strip(),
+                "state": read(f"{NET}/{name}/operstate").text.strip(),
+            }
+            for name in names(NET)
+        },
+        "port_range": read(f"{PORTS}_port_range").text.strip(),
+        "reserved_ports": read(f"{PORTS}_reserved_ports").text.strip(),
+    }

@@ -6,6 +6,7 @@ asked side by side, since each of them waits for the same driver: a GPU that has
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import time
@@ -15,10 +16,9 @@ from typing import Any
 
 from ..tools import files, process
 from ..tools.run import read, run
-from . import virtual
+from . import system
 from .bus import BUS
 from .bus import look as look_at_bus
-from .holders import look as look_at_holders
 
 QUESTIONS = {
     "query": ("-q", "-x"),
@@ -44,12 +44,12 @@ def look(seconds: float = SECONDS) -> dict[str, Any]:
     bus = look_at_bus()
     loaded = read("/sys/module/nvidia/version").text.strip()
     # Before nvidia-smi is started, which holds the devices itself.
-    holders = look_at_holders()
+    holders = driver_holders()
     with ThreadPoolExecutor(max_workers=8) as pool:
         program = WSL_SMI if Path(WSL_SMI).exists() else "nvidia-smi"
         asked = bool(loaded or bus["driver_version"]) or program == WSL_SMI
         smi = {name: pool.submit(_ask, program, argv, seconds) for name, argv in QUESTIONS.items() if asked}
-        virt = pool.submit(virtual.look)
+        virt = pool.submit(system.virtualization)
         on_disk = pool.submit(run, "modinfo", "-F", "version", "nvidia")
         fabric_manager = pool.submit(_fabric_manager)
         smi_answers = {name: answer.result() for name, answer in smi.items()}
@@ -128,3 +128,13 @@ def _fabric_manager() -> dict[str, Any]:
         "log": log,
         "log_why": log_why,
     }
+
+
+def driver_holders() -> dict[str, Any]:
+    """Look at every process. Of others' processes, root alone may see what they have open."""
+    holders = []
+    for pid in process.ids():
+        devices = sorted(path for path in process.opened(pid) if path.startswith("/dev/nvidia"))
+        if devices:
+            holders.append({**process.known(pid), "devices": devices})
+    return {"holders": holders, "saw_all_holders": os.geteuid() == 0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import adapters, boot, bus, clock, disk, environments, listeners, network, packages, services, stack, users
+from . import adapters, bus, clock, disk, environments, listeners, packages, services, stack, users
 from . import system as look_system
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ def look_at(wanted: Mapping[str, Any]) -> dict[str, Any]:
     ways: dict[str, Callable[[], Any]] = {
         "users": lambda: users.look(wanted["user"]),
         "pci": bus.look,
-        "boot": boot.look,
-        "network": lambda: network.look(wanted["peers"]),
+        "boot": look_system.boot,
+        "network": lambda: adapters.interfaces(wanted["peers"]),
         "listeners": listeners.look,
         "clock": clock.look,
         "services": lambda: services.look(system["root"]),

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ..tools import files, process
-from ..tools.run import Answer, names, read, run
-from .holders import look as look_at_holders
+from ..tools.run import CommandResult, names, read, run
+from .gpu import driver_holders
 
 # dpkg itself is listed for its architecture, which is the machine's.
 PATTERNS = (
@@ -58,7 +58,7 @@ def look() -> dict[str, Any]:
     loaded = read("/sys/module/nvidia/version").text.strip()
     loaded_text = read("/proc/driver/nvidia/version").text
     # Before nvidia-smi is started, which holds the devices itself.
-    holders = look_at_holders()
+    holders = driver_holders()
     asked = bool(loaded or loaded_text)
     missed = not asked and ("libnvidia-compute" in packages.text or "libcuda1" in packages.text)
     smi = run(*NVIDIA_SMI, seconds=NVIDIA_SMI_SECONDS) if asked else None
@@ -84,7 +84,7 @@ def look() -> dict[str, Any]:
     }
 
 
-def show_packages() -> Answer:
+def show_packages() -> CommandResult:
     """Show what dpkg knows of the stack's packages."""
     return run("dpkg-query", "--show", SHOW, *PATTERNS)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pwd
 
 
-def account_of(entry: pwd.struct_passwd) -> sshd.Account:
+def account_of(entry: pwd.struct_passwd) -> sshd.SshdAccount:
     groups = [grp.getgrgid(gid).gr_name for gid in os.getgrouplist(entry.pw_name, entry.pw_gid) if _has_name(gid)]
     # The eighth field of shadow is the last day, counted from 1970. Accounts of a directory service have no line there.
     fields: list[str] = []
@@ -24,7 +24,7 @@ def account_of(entry: pwd.struct_passwd) -> sshd.Account:
             fields = line.split(":")
     today = (dt.datetime.now(dt.timezone.utc) - dt.datetime.fromtimestamp(0, dt.timezone.utc)).days
     last = fields[7] if len(fields) > 7 else ""
-    return sshd.Account(
+    return sshd.SshdAccount(
         name=entry.pw_name,
         home=entry.pw_dir,
         shell=entry.pw_shell or "/bin/sh",

@@ -12,7 +12,7 @@ from ansible.module_utils.muster.network import ssh_mesh
 from ansible.module_utils.muster.verdict.commands import playbook
 
 from ..tools import files
-from ..tools.result import RefusedError, diff
+from ..tools.result import TaskRefusedError, diff
 from .mesh_ways import ways
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def acting_as(entry: pwd.struct_passwd) -> Iterator[None]:
         os.setgroups(groups)
 
 
-class Folder:
+class SshFolder:
     """The user's ~/.ssh."""
 
     def __init__(self, entry: pwd.struct_passwd) -> None:
@@ -52,7 +52,7 @@ class Folder:
         except FileNotFoundError:
             return ""
         except files.ForeignError as foreign:
-            raise RefusedError(
+            raise TaskRefusedError(
                 f"{path} {foreign.strerror}, and is left alone:"
                 f' sudo chown {self.entry.pw_name} {path}, or set ssh_mesh_mode to "off"'
             ) from None
@@ -76,12 +76,12 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         if not params["members"]:
             return {"changed": False, "strangers": [], "ways": {}, "diff": []}
         if not check:
-            raise RefusedError(
+            raise TaskRefusedError(
                 f"has no user {user}: run {playbook('playbooks/baseline.yml')}, or correct cluster_user, ssh_mesh_users"
             ) from None
         entry = None
     with acting_as(entry) if entry else contextlib.nullcontext():
-        folder = Folder(entry) if entry else None
+        folder = SshFolder(entry) if entry else None
         before = folder.texts() if folder else dict.fromkeys(NAMES, "")
         members = [ssh_mesh.member_of(given) for given in params["members"]]
         if members:
@@ -93,7 +93,7 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         if params["mode"] == "verify" and changed:
             found = [sentence for name in changed for sentence in ssh_mesh.differences(name, before[name], after[name])]
             command = playbook("playbooks/network.yml", ssh_mesh_mode="manage")
-            raise RefusedError(f"in ~{user}/.ssh, {'; '.join(found)}: run {command}")
+            raise TaskRefusedError(f"in ~{user}/.ssh, {'; '.join(found)}: run {command}")
         if folder and not check:
             # The logins of the others come last: until then nothing of this node's own is in their way.
             for name in reversed(NAMES):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import pwd
+import stat
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.muster.network import sshd as domain
 from ansible.module_utils.muster.verdict.commands import playbook
 
-from ..tools.result import RefusedError, diff
+from ..tools.result import TaskRefusedError, diff
 from .account import account_of
-from .identity import Identity
-from .sshd import host_keys, judge_sshd, settings_in_force
+from .sshd import host_keys, judge_sshd, run, settings_in_force
 
 MANAGE = playbook("playbooks/network.yml", ssh_mesh_mode="manage")
 
@@ -32,7 +34,7 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     }
     verifies = params["mode"] == "verify"
     if verifies and to_do:
-        raise RefusedError(
+        raise TaskRefusedError(
             f'sshd is not as {params["sshd_path"]} shall have it: run {MANAGE}, or set ssh_mesh_sshd to "off"'
         )
     try:
@@ -41,12 +43,12 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         if check and not verifies:
             # On a bare node the baseline makes the user in the same run; here it could only be foretold.
             return {**known, "changed": True, "key": "", "diff": diff_of("", "", params["identity"])}
-        raise RefusedError(
+        raise TaskRefusedError(
             f"has no user {name}: run {playbook('playbooks/baseline.yml')}, or correct cluster_user, ssh_mesh_users"
         ) from None
     refusals = domain.refusals(account_of(entry), settings)
     if refusals:
-        raise RefusedError("; ".join(refusals) + '. Without logins between the nodes: set ssh_mesh_mode to "off"')
+        raise TaskRefusedError("; ".join(refusals) + '. Without logins between the nodes: set ssh_mesh_mode to "off"')
     return {**known, **provide_key(params, entry, check=check)}
 
 
@@ -60,13 +62,13 @@ def warnings(params: dict[str, Any], overridden: list[str]) -> list[str]:
 
 
 def provide_key(params: dict[str, Any], entry: pwd.struct_passwd, *, check: bool) -> dict[str, Any]:
-    identity = Identity(params["identity"], entry, params["comment"])
+    identity = IdentityFile(params["identity"], entry, params["comment"])
     before = identity.public()
     new = not before or params["rotate"]
     fix = not new and not identity.is_kept_well()
     if params["mode"] == "verify" and (new or fix):
         what = "cannot be used" if new else f"must be {entry.pw_name}'s alone"
-        raise RefusedError(f"{identity.path} {what}: run {MANAGE}")
+        raise TaskRefusedError(f"{identity.path} {what}: run {MANAGE}")
     after = "" if new else before
     if new and not check:
         identity.make()
@@ -80,3 +82,39 @@ def diff_of(before: str, after: str, path: str) -> dict[str, str]:
     """Of public keys, never of private ones."""
     after = f"{after}\n" if after else "ssh-ed25519, made when this is not a check\n"
     return diff(f"public key of {path}", f"{before}\n" if before else "", after)
+
+
+class IdentityFile:
+    """The private key's file."""
+
+    def __init__(self, path: str, entry: pwd.struct_passwd, comment: str) -> None:
+        self.path = Path(path)
+        self.entry = entry
+        self.comment = comment
+
+    def public(self) -> str:
+        """The public key; nothing where there is no usable one. It is worked out, so that no second file can differ."""
+        if not self.path.is_file():
+            return ""
+        said = run("ssh-keygen", "-y", "-P", "", "-f", str(self.path))
+        words = said.stdout.split()
+        return " ".join(words[:2]) if said.returncode == 0 and words[:1] == ["ssh-ed25519"] else ""
+
+    def is_kept_well(self) -> bool:
+        status = self.path.stat()
+        return status.st_uid == self.entry.pw_uid and stat.S_IMODE(status.st_mode) == 0o600
+
+    def keep_well(self) -> None:
+        self.path.chmod(0o600)
+        os.chown(self.path, self.entry.pw_uid, self.entry.pw_gid)
+
+    def make(self) -> None:
+        """The folder is root's, so that nobody can put a link in the way; the key is in place with its first byte."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        with tempfile.TemporaryDirectory(dir=self.path.parent, prefix=".new-") as folder:
+            new = Path(folder) / self.path.name
+            made = run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", self.comment, "-f", str(new))
+            if made.returncode != 0:
+                raise TaskRefusedError(f"ssh-keygen cannot make {self.path}: {made.stderr.strip()}")
+            os.chown(new, self.entry.pw_uid, self.entry.pw_gid)
+            new.replace(self.path)

@@ -32,19 +32,19 @@ MOST_MEMORY = 1_000_000  # bytes
 OPTIONS = ("BatchMode=yes", "ConnectTimeout=10", "ControlMaster=no", "ControlPath=none", "ClearAllForwardings=yes")
 
 
-def attempt(entry: pwd.struct_passwd, peer: ssh_mesh.Member) -> ssh_mesh.Attempt:
+def attempt(entry: pwd.struct_passwd, peer: ssh_mesh.MeshMember) -> ssh_mesh.LoginAttempt:
     argv = ["ssh", "-n", "-T", *(f"-o{option}" for option in OPTIONS), peer.name, "hostname"]
     names = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name}
     done = run(*argv, seconds=TIMEOUT, env={"PATH": os.defpath, "LC_ALL": "C", **names}, user=entry, most=MOST)
     if done.code is None:
-        return ssh_mesh.Attempt(peer, 255, f"timed out after {TIMEOUT} s" if done.late else done.why, "")
+        return ssh_mesh.LoginAttempt(peer, 255, f"timed out after {TIMEOUT} s" if done.late else done.why, "")
     lines = done.text.split()
     # A shell without a login says so on standard output.
     said = done.aside if done.code == 0 else f"{done.aside}\n{done.text}"
-    return ssh_mesh.Attempt(peer, done.code, said, lines[-1] if lines else "")
+    return ssh_mesh.LoginAttempt(peer, done.code, said, lines[-1] if lines else "")
 
 
-def log_in(entry: pwd.struct_passwd, peer: ssh_mesh.Member) -> ssh_mesh.Attempt:
+def log_in(entry: pwd.struct_passwd, peer: ssh_mesh.MeshMember) -> ssh_mesh.LoginAttempt:
     for number in range(1, TRIES):
         tried = attempt(entry, peer)
         if not ssh_mesh.passing(tried):
@@ -53,7 +53,7 @@ def log_in(entry: pwd.struct_passwd, peer: ssh_mesh.Member) -> ssh_mesh.Attempt:
     return attempt(entry, peer)
 
 
-def log_in_on(entry: pwd.struct_passwd, peers: Sequence[ssh_mesh.Member]) -> list[ssh_mesh.Attempt]:
+def log_in_on(entry: pwd.struct_passwd, peers: Sequence[ssh_mesh.MeshMember]) -> list[ssh_mesh.LoginAttempt]:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(lambda peer: log_in(entry, peer), peers))
 

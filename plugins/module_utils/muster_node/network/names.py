@@ -11,7 +11,7 @@ from ansible.module_utils.muster.network import hosts_file as domain
 from ansible.module_utils.muster.verdict.commands import playbook
 
 from ..tools import files
-from ..tools.result import RefusedError, diff, refuse
+from ..tools.result import TaskRefusedError, diff, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,7 @@ TEMPLATES = ("templates/hosts.debian.tmpl", "templates/hosts.tmpl")
 def read(path: Path) -> str:
     """Return the file with every byte of it; empty when it is not there."""
     if path.is_symlink():
-        raise RefusedError(
+        raise TaskRefusedError(
             f"{path} is a link to {path.readlink()}, so another tool writes it. "
             "Let that tool write the names, and set cluster_hosts_mode to verify, or replace the link by a file"
         )
@@ -40,7 +40,7 @@ def read(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as problem:
-        raise RefusedError(f"{path} cannot be read: {problem.strerror}") from problem
+        raise TaskRefusedError(f"{path} cannot be read: {problem.strerror}") from problem
     return content.decode("utf-8", "surrogateescape")
 
 
@@ -54,7 +54,7 @@ def write(path: Path, text: str) -> None:
     try:
         files.replace(str(path), text.encode("utf-8", "surrogateescape"), mode=0o644, keep=True, parents=True)
     except OSError as problem:
-        raise RefusedError(
+        raise TaskRefusedError(
             f"{path} cannot be replaced: {problem.strerror}. Look whether it is mounted over (findmnt {path}) "
             f"or protected (lsattr {path})"
         ) from problem
@@ -70,7 +70,7 @@ def ask(names: Iterable[str]) -> dict[str, list[str]]:
     return answers
 
 
-def wanted_files(cluster: domain.Cluster, names: list[str]) -> list[dict[str, Any]]:
+def wanted_files(cluster: domain.HostsRequest, names: list[str]) -> list[dict[str, Any]]:
     """Every file that differs from what it should be: path, before, after, reasons. Fails on what is not ours."""
     text = read(PATH)
     hosts = domain.rewrite(text, cluster, names)
@@ -92,7 +92,7 @@ def wanted_files(cluster: domain.Cluster, names: list[str]) -> list[dict[str, An
     return [file for file in found if file["before"] != file["after"]]
 
 
-def differences(cluster: domain.Cluster) -> list[str]:
+def differences(cluster: domain.HostsRequest) -> list[str]:
     """What of the files is not as it should be; where all is, what the resolver gets wrong all the same."""
     names = domain.own_names(read(PATH), cluster)
     reasons = [reason for file in wanted_files(cluster, names) for reason in file["reasons"]]
@@ -103,16 +103,16 @@ def readable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def verify(cluster: domain.Cluster, names: list[str], fix: str) -> None:
+def verify(cluster: domain.HostsRequest, names: list[str], fix: str) -> None:
     refuse((), wrong_answers(cluster, names), fix)
 
 
-def wrong_answers(cluster: domain.Cluster, names: list[str]) -> list[str]:
+def wrong_answers(cluster: domain.HostsRequest, names: list[str]) -> list[str]:
     found: list[str] = domain.misled(cluster, names, ask([*names, *(name.lower() for name in cluster.addresses)]))
     return found
 
 
-def provide(cluster: domain.Cluster, mode: str, *, check: bool) -> dict[str, Any]:
+def provide(cluster: domain.HostsRequest, mode: str, *, check: bool) -> dict[str, Any]:
     """Have the names in the files, unless this is a check; with verify only the resolver is asked."""
     if mode == "verify":
         names = domain.own_names(read(PATH) if not PATH.is_symlink() else "", cluster)

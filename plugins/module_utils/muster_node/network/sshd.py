@@ -1,32 +1,30 @@
-"""sshd on a node: its settings in force, its host keys, and what it offers to those who call."""
+"""sshd on a node: its settings in force, its host keys, and what it offers to clients."""
 
 from __future__ import annotations
 
 import socket
+import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible.module_utils.muster.network import sshd
 
-from ..tools.result import RefusedError
-from .tool import run
-
-if TYPE_CHECKING:
-    import subprocess
+from ..tools.result import TaskRefusedError
 
 SSHD = "/usr/sbin/sshd"
 # A change of sshd that waits for its confirmation; see plugin_utils/muster_controller/network/guard.py.
 GUARD = Path("/var/lib/muster/guard/sshd/state.json")
+TOOL_TIMEOUT = 30
 
 
 def settings_in_force(user: str, address: str) -> sshd.Settings:
     """The settings of sshd for this user, as a peer would meet them; nothing where sshd does not say."""
     if not Path(SSHD).exists():
-        raise RefusedError("has no ssh server: sudo apt-get install openssh-server")
+        raise TaskRefusedError("has no ssh server: sudo apt-get install openssh-server")
     said = asked(user, address)
     broken = sshd.broken(said.returncode, said.stderr)
     if broken:
-        raise RefusedError(broken)
+        raise TaskRefusedError(broken)
     return sshd.parse(said.stdout) if said.returncode == 0 else {}
 
 
@@ -75,4 +73,10 @@ def judge_sshd(params: dict[str, Any], settings: sshd.Settings, port: int) -> tu
         return "settle", []
     return sshd.pending(dropin, file, settings, offered(params["address"], port)), sshd.overridden(
         dropin, file, settings
+    )
+
+
+def run(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=TOOL_TIMEOUT
     )

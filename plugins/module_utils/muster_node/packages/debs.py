@@ -1,15 +1,18 @@
-"""The .deb files that apt is about to install, among its archives: looked for, fetched from peers, downloaded."""
+"""The .deb files that apt is about to install, from peers or repositories, and those of installed packages, kept."""
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from ansible.module_utils.muster.packages import debs as domain
 from ansible.module_utils.muster.packages import peer_files as peer_domain
 
 from . import peer_files
-from .apt import apt_get
+from .apt import apt_get, run
 
 if TYPE_CHECKING:
     import subprocess
@@ -19,6 +22,7 @@ ARCHIVES = "/var/cache/apt/archives"
 INSTALL = ("install", "--yes", "--quiet=2", "--fix-broken", "--allow-downgrades", "--allow-change-held-packages")
 # Indexes have several checksums of a file, and apt-get prints one of them.
 SHA256 = "--option=Acquire::ForceHash=SHA256"
+MODE = 0o755
 
 
 def look(params: dict[str, Any]) -> dict[str, Any]:
@@ -71,3 +75,46 @@ def _install(params: dict[str, Any], *more: str) -> subprocess.CompletedProcess[
 def _download(debs: list[domain.Deb]) -> subprocess.CompletedProcess[str]:
     """These alone: what goes with them, other nodes download."""
     return apt_get("download", "--quiet=2", *(deb.spec for deb in debs), cwd=ARCHIVES)
+
+
+def keep(params: dict[str, Any]) -> dict[str, Any]:
+    """params: folder, root's own, and packages as name=version. Afterwards it holds these and no others.
+
+    missing: those that neither apt's cache nor a repository has any more.
+    """
+    folder = Path(params["folder"])
+    folder.mkdir(mode=MODE, parents=True, exist_ok=True)
+    there = {spec: path for path in sorted(folder.glob("*.deb")) if (spec := spec_of(path))}
+    changed, missing = False, []
+    for spec in params["packages"]:
+        if spec in there:
+            continue
+        changed = True
+        if not (from_cache(spec, folder) or downloaded(spec, folder)):
+            missing.append(spec)
+    for path in folder.iterdir():
+        if spec_of(path) not in params["packages"]:
+            changed = True
+            path.unlink()
+    return {"changed": changed, "missing": missing, "bytes": sum(path.stat().st_size for path in folder.iterdir())}
+
+
+def spec_of(path: Path) -> str:
+    """What a file says of itself; nothing where it is no whole package."""
+    said = run("dpkg-deb", "--show", "--showformat=${Package}=${Version}", str(path))
+    return said.stdout if said.returncode == 0 else ""
+
+
+def from_cache(spec: str, folder: Path) -> bool:
+    name, _, version = spec.partition("=")
+    plain = name.partition(":")[0]
+    for path in sorted(Path(ARCHIVES).glob(f"{plain}_{quote(version, safe='+~')}_*.deb".replace("%3A", "%3a"))):
+        if spec_of(path) == f"{plain}={version}":
+            shutil.copyfile(path, folder / f".{path.name}")
+            Path(folder / f".{path.name}").replace(folder / path.name)
+            return True
+    return False
+
+
+def downloaded(spec: str, folder: Path) -> bool:
+    return apt_get("download", "--quiet=2", spec, cwd=str(folder)).returncode == 0

@@ -50,7 +50,7 @@ class EndlessError(Exception):
     """More comes than anybody asked for."""
 
 
-class Stream:
+class SshStream:
     """Standard output of ssh. Reading from it ends with an error when nothing comes any more, or too much."""
 
     def __init__(self, handle: int) -> None:
@@ -88,7 +88,7 @@ class Stream:
         return True
 
 
-class Aside(threading.Thread):
+class StderrReader(threading.Thread):
     """What comes on an error stream: read to its end, so that nobody waits, and kept only in part."""
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -102,7 +102,7 @@ class Aside(threading.Thread):
             self.kept += chunk[: MOST_ASIDE - len(self.kept)]
 
 
-class User:
+class MeshUser:
     """The user whom the mesh lets in."""
 
     def __init__(self, name: str) -> None:
@@ -138,7 +138,7 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def is_there(folder: Path, file: domain.Wanted) -> bool:
+def is_there(folder: Path, file: domain.WantedFile) -> bool:
     path = folder / file.name
     return path.is_file() and not path.is_symlink() and sha256_of(path) == file.sha256
 
@@ -158,18 +158,18 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def fetch(
-    user: str, peers: Sequence[str], source: str, target: str, files: Sequence[domain.Wanted]
-) -> tuple[list[str], list[domain.Attempt]]:
+    user: str, peers: Sequence[str], source: str, target: str, files: Sequence[domain.WantedFile]
+) -> tuple[list[str], list[domain.FetchAttempt]]:
     """Fetch what is not there, from one peer after the other. Return the names still missing, and what was tried."""
     folder = Path(target)
     refuse_foreign(folder)
     missing = [file for file in files if not is_there(folder, file)]
-    attempts: list[domain.Attempt] = []
+    attempts: list[domain.FetchAttempt] = []
     if not missing:
         return [], attempts
     prepare(folder)
     try:
-        who = User(user)
+        who = MeshUser(user)
         known = who.known_peers()
     except KeyError:
         known = frozenset()
@@ -177,7 +177,7 @@ def fetch(
         if not missing:
             break
         if peer not in known:
-            attempts.append(domain.Attempt(peer, why=f"{user} knows no host key of it: the ssh mesh is not there"))
+            attempts.append(domain.FetchAttempt(peer, why=f"{user} knows no host key of it: the ssh mesh is not there"))
             continue
         tried = _ask(who, peer, source, folder, missing)
         attempts.append(tried)
@@ -185,7 +185,9 @@ def fetch(
     return [file.name for file in missing], attempts
 
 
-def _ask(who: User, peer: str, source: str, folder: Path, files: Sequence[domain.Wanted]) -> domain.Attempt:
+def _ask(
+    who: MeshUser, peer: str, source: str, folder: Path, files: Sequence[domain.WantedFile]
+) -> domain.FetchAttempt:
     tried = _once(who, peer, source, folder, files)
     for number in range(1, TRIES):
         if tried.fetched or not domain.hung_up(tried.why):
@@ -195,13 +197,15 @@ def _ask(who: User, peer: str, source: str, folder: Path, files: Sequence[domain
     return tried
 
 
-def _once(who: User, peer: str, source: str, folder: Path, files: Sequence[domain.Wanted]) -> domain.Attempt:
+def _once(
+    who: MeshUser, peer: str, source: str, folder: Path, files: Sequence[domain.WantedFile]
+) -> domain.FetchAttempt:
     expected = {file.name: file.sha256 for file in files}
     fetched: list[str] = []
     wrong = broke = ""
     ssh = who.ssh(peer, domain.remote_command(source, list(expected)))
-    said = Aside(ssh.stderr)
-    stream = Stream(ssh.stdout.fileno())
+    said = StderrReader(ssh.stderr)
+    stream = SshStream(ssh.stdout.fileno())
     try:
         if stream.skip_to(domain.BEGIN):
             wrong = _unpack(stream, folder, expected, fetched)
@@ -220,7 +224,7 @@ def _once(who: User, peer: str, source: str, folder: Path, files: Sequence[domai
     if broke and not text.strip():
         wrong = broke
     why = wrong or domain.why_not(code, text, fetched, list(expected))
-    return domain.Attempt(peer, tuple(fetched), stream.count, why)
+    return domain.FetchAttempt(peer, tuple(fetched), stream.count, why)
 
 
 def _ended(ssh: Any) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.muster.packages import repositories as domain
 
 from ..tools import files
-from ..tools.result import RefusedError, diff
+from ..tools.result import TaskRefusedError, diff
 from .apt import read_lists
 
 if TYPE_CHECKING:
@@ -37,23 +37,25 @@ def read(path: str) -> str:
         return ""
 
 
-def entries() -> Iterator[domain.Source]:
+def entries() -> Iterator[domain.AptSource]:
     for path in (APT / "sources.list", *sorted((APT / "sources.list.d").glob("*"))):
         if path.suffix in (".list", ".sources"):
             yield from domain.sources(str(path), read(str(path)))
 
 
-def repository_of(given: Mapping[str, Any], there: list[domain.Source]) -> domain.Repository:
+def repository_of(given: Mapping[str, Any], there: list[domain.AptSource]) -> domain.AptRepository:
     if given["of_archive"]:
         found = domain.of_archive(given["name"], tuple(given["of_archive"]), there)
         if found is None:
-            raise RefusedError("the distribution's own archive is among none of the entries in /etc/apt/sources.list*")
+            raise TaskRefusedError(
+                "the distribution's own archive is among none of the entries in /etc/apt/sources.list*"
+            )
         return found
     plain = {name: given[name] for name in ("name", "uri", "label", "priority")}
-    return domain.Repository(**plain, fingerprints=tuple(given["fingerprints"]))
+    return domain.AptRepository(**plain, fingerprints=tuple(given["fingerprints"]))
 
 
-def key_of(repository: domain.Repository, given: Mapping[str, Any], fetch: Fetch) -> bytes:
+def key_of(repository: domain.AptRepository, given: Mapping[str, Any], fetch: Fetch) -> bytes:
     """Return the repository's key: as it was given, or from the first address that answers, if it is the right one."""
     if given["key"]:
         return str(given["key"]).encode()
@@ -71,17 +73,17 @@ def key_of(repository: domain.Repository, given: Mapping[str, Any], fetch: Fetch
             continue
         if repository.trusts(key):
             return key
-        raise RefusedError(
+        raise TaskRefusedError(
             f"the key at {url} is {', '.join(there) or 'none'}, and not {' or '.join(repository.fingerprints)}: "
             f"it was not trusted. Look who stands between the node and {repository.uri}, or name the key of a mirror "
             "that signs with its own in gpu_stack_repository_keys"
         )
-    raise RefusedError(
+    raise TaskRefusedError(
         f"{trouble[0]}. Give the node a way there (cluster_mirror, cluster_https_proxy), or the key itself"
     )
 
 
-def have_lists_read(repository: domain.Repository) -> None:
+def have_lists_read(repository: domain.AptRepository) -> None:
     """Have apt read this repository's lists alone."""
     wrong = read_lists(repository.sources_path, complaints)
     if not wrong:
@@ -92,7 +94,7 @@ def have_lists_read(repository: domain.Repository) -> None:
         fix = "Nothing was installed from it: look who stands between the node and that address"
     # apt says the same several times; the shortest line of a kind holds all of it.
     shortest = min((line for line in wrong if any(sign in line for sign in NOT_SIGNED)), key=len, default=wrong[-1])
-    raise RefusedError(f"the repository {repository.name} at {repository.uri} {what} (apt says: {shortest}). {fix}")
+    raise TaskRefusedError(f"the repository {repository.name} at {repository.uri} {what} (apt says: {shortest}). {fix}")
 
 
 def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:
@@ -100,12 +102,12 @@ def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line[3:].strip() for line in said if done.returncode or any(sign in line for sign in NOT_SIGNED)]
 
 
-def has_lists(repository: domain.Repository) -> bool:
+def has_lists(repository: domain.AptRepository) -> bool:
     """Whether apt has read them: a run that was cut off may have written the files alone."""
     return any((LISTS / name).exists() for name in repository.list_names)
 
 
-def add(repository: domain.Repository, given: Mapping[str, Any], paths: list[str], fetch: Fetch) -> None:
+def add(repository: domain.AptRepository, given: Mapping[str, Any], paths: list[str], fetch: Fetch) -> None:
     before = {path: Path(path).read_bytes() if Path(path).exists() else None for path in paths}
     texts: dict[str, bytes] = {path: text.encode() for path, text in repository.texts.items()}
     if repository.key_path in paths:

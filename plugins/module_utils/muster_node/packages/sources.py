@@ -16,7 +16,7 @@ from ansible.module_utils.muster.packages.entries import STOCK_FILES
 from ansible.module_utils.muster.verdict.commands import playbook
 
 from ..tools import files
-from ..tools.result import RefusedError, diff, refuse
+from ..tools.result import TaskRefusedError, diff, refuse
 from ..tools.trust import foreign_writer
 from .apt import read_lists, run
 
@@ -69,14 +69,14 @@ def offline_trouble(folder: str) -> str:
     return ""
 
 
-def observe(request: domain.Request) -> domain.Seen:
+def observe(request: domain.SourcesRequest) -> domain.SourcesState:
     stock = [path + end for path in STOCK_FILES for end in ("", domain.SAVED)]
     own = [domain.PROXY_FILE, domain.OFFLINE_FILE, domain.OFFLINE_SOURCES]
     local = [path for path in Path(domain.CERTIFICATES).glob("muster*.crt") if domain.is_ours(path.name)]
     # A link whose certificate is gone is what is left of a run that was cut off.
     links = [path.name for path in Path(domain.CERTIFICATE_LINKS).glob("muster*.pem") if domain.is_ours(path.name)]
     keeps_bundle = shutil.which("update-ca-certificates") is not None
-    return domain.Seen(
+    return domain.SourcesState(
         files=read([*stock, *own, *local]),
         links=tuple(sorted(links)),
         bundle=read([BUNDLE]).get(str(BUNDLE), "") if keeps_bundle else None,
@@ -94,12 +94,12 @@ def wait_for_cloud_init() -> bool:
     return True
 
 
-def trust(plan: domain.Plan) -> None:
+def trust(plan: domain.SourcesPlan) -> None:
     if not plan.bundle:
         return
     done = run("update-ca-certificates")
     if done.returncode:
-        raise RefusedError(f"update-ca-certificates failed: {' '.join(done.stderr.split())}")
+        raise TaskRefusedError(f"update-ca-certificates failed: {' '.join(done.stderr.split())}")
     if plan.links:
         # Those by which programs find certificates by their hash; they lead to ours, which go last.
         gone = {Path(link).name for link in plan.links}
@@ -110,14 +110,14 @@ def trust(plan: domain.Plan) -> None:
             Path(link).unlink(missing_ok=True)
 
 
-def have_lists_read(request: domain.Request) -> None:
+def have_lists_read(request: domain.SourcesRequest) -> None:
     """Have apt read the lists of the distribution alone: what others have written may be broken for long."""
     paths = [domain.OFFLINE_SOURCES] if request.offline else [path for path in STOCK_FILES if Path(path).is_file()]
     for path in paths:
         wrong = read_lists(path, complaints)
         if wrong:
             said = " ".join(line[3:].strip() for line in wrong[:2])
-            raise RefusedError(
+            raise TaskRefusedError(
                 f"with these settings apt cannot read the lists of {path}, so the node was left as it was "
                 f"(apt says: {said}). Look at cluster_mirror, the proxies and cluster_extra_ca: docs/mirrors.md"
             )
@@ -128,7 +128,7 @@ def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith(("E:", "W: Failed", "Err:"))]
 
 
-def apply(plan: domain.Plan, request: domain.Request, seen: domain.Seen) -> None:
+def apply(plan: domain.SourcesPlan, request: domain.SourcesRequest, seen: domain.SourcesState) -> None:
     try:
         for path, content in plan.write.items():
             write(path, content)
@@ -157,15 +157,15 @@ def apply(plan: domain.Plan, request: domain.Request, seen: domain.Seen) -> None
         Path(path).unlink(missing_ok=True)
 
 
-def diff_of(plan: domain.Plan, seen: domain.Seen) -> list[dict[str, str]]:
+def diff_of(plan: domain.SourcesPlan, seen: domain.SourcesState) -> list[dict[str, str]]:
     after = {**dict.fromkeys(plan.remove, ""), **plan.write}
     return [
         diff(path, seen.files.get(path, ""), text) for path, text in after.items() if not path.endswith(domain.SAVED)
     ]
 
 
-def request_of(given: Mapping[str, Any], distribution: str, places: mirrors.Sources) -> domain.Request:
-    return domain.Request(
+def request_of(given: Mapping[str, Any], distribution: str, places: mirrors.Sources) -> domain.SourcesRequest:
+    return domain.SourcesRequest(
         distribution=distribution,
         archive=places.archive.uri,
         security=places.security.uri,
@@ -180,7 +180,7 @@ def request_of(given: Mapping[str, Any], distribution: str, places: mirrors.Sour
 def set_up(given: Mapping[str, Any], *, check: bool) -> dict[str, Any]:
     """Have the node's package sources as they are given. given: the options of library/package_sources.py."""
     name = system()
-    asked = mirrors.Request(given["mirror"], given["mirror_urls"], given["offline_dir"])
+    asked = mirrors.MirrorsRequest(given["mirror"], given["mirror_urls"], given["offline_dir"])
     places = mirrors.resolve(given["table"], asked, name, os.uname().machine)
     request = request_of(given, name.partition("-")[0], places)
     seen = observe(request)

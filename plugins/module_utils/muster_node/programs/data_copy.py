@@ -19,9 +19,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ..distribution import manifest, store
-from ..distribution.manifest import File
-from ..shared_data import giving, listing
-from ..shared_data.receiving import Receiving, refuse
+from ..distribution.manifest import ManifestFile
+from ..shared_data import copying, listing
+from ..shared_data.copying import Receiving, refuse
 from ..shared_data.remembered import Remembered
 from ..tools import files
 from ..tools.disk import disk_facts
@@ -55,7 +55,7 @@ def told(verb: Callable[[Json], Json]) -> Callable[[Json], Json]:
 
 def measure(request: Json) -> Json:
     """request: {folder}; return {files, bytes, problems, more}."""
-    with giving.opened(request["folder"]) as (folder, owner):
+    with copying.opened(request["folder"]) as (folder, owner):
         found = listing.walk(folder, owner)
         size = sum(size for *_, size in found.files)
         return {"files": len(found.files), "bytes": size, "problems": found.problems, "more": found.more}
@@ -64,7 +64,7 @@ def measure(request: Json) -> Json:
 def list_(request: Json) -> Json:
     """request: {folder, kept}; return {listed: packed [[[path, executable, size, sha256]], [[path, target]]]}."""
     memory = Remembered(request["kept"], request["folder"])
-    with giving.opened(request["folder"]) as (folder, owner):
+    with copying.opened(request["folder"]) as (folder, owner):
         found = listing.walk(folder, owner)
         listed = listing.read(folder, found, memory, owner)
     memory.save()
@@ -77,7 +77,7 @@ def look(request: Json) -> Json:
     wanted, links = _wanted(request)
     try:
         refuse(request["folder"])
-    except files.RefusedError as problem:
+    except files.UnsafePathError as problem:
         why = f"{request['folder']} {problem.strerror}; choose a folder below one that only root may write"
         return {"missing": [], "changed": [], "links": [], "blocked": [why], "room": 0, "inodes": None}
     free = {"room": store.room_at(request["folder"]), "inodes": disk_facts(request["folder"])["inodes_free"]}
@@ -107,7 +107,7 @@ def stage(request: Json) -> Json:
     wanted, _ = _wanted(request)
     with store.opened(request["store"]) as shelf:
         if request["source"]:
-            giving.stage(request["source"], shelf, wanted)
+            copying.stage(request["source"], shelf, wanted)
         else:
             with _here(request) as here:
                 here.stage(shelf, wanted)
@@ -157,9 +157,9 @@ def _here(request: Json) -> Iterator[Receiving]:
         yield Receiving(there, Remembered(request["kept"], request["folder"]))
 
 
-def _wanted(request: Json) -> tuple[list[File], list[tuple[str, str]]]:
+def _wanted(request: Json) -> tuple[list[ManifestFile], list[tuple[str, str]]]:
     listed, links = decode(request["listed"])
-    found = manifest.parse(manifest.render(File(*each) for each in listed))
+    found = manifest.parse(manifest.render(ManifestFile(*each) for each in listed))
     if [file.path for file in found] != [each[0] for each in listed]:
         raise ValueError("the list is not in its order")
     return found, [(str(path), str(target)) for path, target in links]

@@ -61,7 +61,7 @@ def kept(request: Json) -> Json:
                     size = os.stat(name, dir_fd=there.content, follow_symlinks=False).st_size
                 except OSError:
                     continue
-                file = manifest.File(name, executable=False, size=size, sha256=sha256)
+                file = manifest.ManifestFile(name, executable=False, size=size, sha256=sha256)
                 if store.is_there(there, file):
                     sizes[name] = size
     except OSError as problem:

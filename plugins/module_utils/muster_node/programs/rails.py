@@ -25,7 +25,7 @@ from typing import Any
 
 from ..tools import process
 from ..tools.program import answer
-from ..tools.run import CLEAN, Answer, run
+from ..tools.run import CLEAN, CommandResult, run
 from ..tools.sockets import LISTENING, can_listen, sockets
 
 Json = dict[str, Any]
@@ -141,7 +141,7 @@ def call(request: Json) -> Json:
     return {"rails": rails}
 
 
-def shown(said: Answer) -> Json:
+def shown(said: CommandResult) -> Json:
     return {"text": said.text, "aside": said.aside, "why": said.why, "missing": said.missing}
 
 

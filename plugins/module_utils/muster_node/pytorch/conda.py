@@ -16,16 +16,16 @@ from ansible.module_utils.muster.pytorch.conda import PLATFORMS, CondaError, sec
 from ansible.module_utils.muster.pytorch.conda_contents import check_members, member_entry
 
 from ..tools import files
-from ..tools.result import RefusedError
+from ..tools.result import TaskRefusedError
 from ..tools.run import run
-from .forgetting import STORE
+from .memory import STORE
 from .root import PytorchRoot
 from .wheelhouse import sha256_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ansible.module_utils.muster.pytorch.request import Request
+    from ansible.module_utils.muster.pytorch.request import EnvironmentRequest
 
 MOST_RECORD = 20_000_000
 STARTS = 60.0
@@ -69,11 +69,11 @@ class CondaManager:
         self.root, self.params = root, params
         platform = PLATFORMS.get(os.uname().machine)
         if platform is None:
-            raise RefusedError(f"there are no conda packages for a machine of the kind {os.uname().machine}")
+            raise TaskRefusedError(f"there are no conda packages for a machine of the kind {os.uname().machine}")
         self.platform = platform
         sections = [section_of(given) for given in params["sections"]]
         section = next((one for one in sections if one.platform == platform), None)
-        self.request: Request | None = section.request() if section else None
+        self.request: EnvironmentRequest | None = section.request() if section else None
 
     def look(self) -> dict[str, Any]:
         glibc = (os.confstr("CS_GNU_LIBC_VERSION") or "").rpartition(" ")[2]
@@ -91,7 +91,7 @@ class CondaManager:
 
     def provide(self) -> dict[str, Any]:
         if self.request is None:
-            raise RefusedError("there is no lock", "Run again")
+            raise TaskRefusedError("there is no lock", "Run again")
         self.root.prepare()
         with self.root.lock(self.params["lock_timeout"]):
             before, plan = self._plan(self.request)
@@ -101,7 +101,9 @@ class CondaManager:
                 self._unpack(plan.target)
             error = self.root.look(self.root.envs / plan.target, "import")["error"]
             if error:
-                raise RefusedError(error, "Look at what it is asked for, and take it out of the inventory to remove it")
+                raise TaskRefusedError(
+                    error, "Look at what it is asked for, and take it out of the inventory to remove it"
+                )
             if plan.switch:
                 self.root.switch(plan.target)
             for name in plan.retire:
@@ -109,26 +111,30 @@ class CondaManager:
             shutil.rmtree(self.root.root / STORE, ignore_errors=True)
         return self._result(self.request, before, plan)
 
-    def _plan(self, request: Request) -> tuple[planning.Observed, planning.Plan]:
+    def _plan(self, request: EnvironmentRequest) -> tuple[planning.Observed, planning.EnvironmentPlan]:
         before = self.root.observe(request, self.params["keep"])
         return before, planning.plan(request, before, self.params["keep"])
 
     def _unpack(self, name: str) -> None:
         """The archive is the controller's, and is compared with what it said before anything of it is used."""
         if name != self.params["target"]:
-            raise RefusedError(f"it was put together for {self.params['target']}, and {name} is needed", "Run again")
+            raise TaskRefusedError(
+                f"it was put together for {self.params['target']}, and {name} is needed", "Run again"
+            )
         archive = self.root.root / STORE / "objects" / self.params["archive"]
         if sha256_of(archive) != self.params["archive"]:
-            raise RefusedError(f"what came of it is not there, or not what was sent ({archive})", "Run again")
+            raise TaskRefusedError(f"what came of it is not there, or not what was sent ({archive})", "Run again")
         path = self.root.envs / name
         try:
             path.mkdir(mode=0o755)
             unpack(archive, path)
         except (OSError, CondaError, tarfile.TarError) as problem:
             shutil.rmtree(path, ignore_errors=True)
-            raise RefusedError(f"it cannot be unpacked ({problem})") from None
+            raise TaskRefusedError(f"it cannot be unpacked ({problem})") from None
 
-    def _result(self, request: Request, before: planning.Observed, plan: planning.Plan) -> dict[str, Any]:
+    def _result(
+        self, request: EnvironmentRequest, before: planning.Observed, plan: planning.EnvironmentPlan
+    ) -> dict[str, Any]:
         return {
             "changed": plan.changed,
             "environment": str(self.root.envs / plan.target),

@@ -10,20 +10,20 @@ from ansible.module_utils.muster.pytorch import judge as judging
 from ansible.module_utils.muster.pytorch import lock as pytorch_lock
 from ansible.module_utils.muster.pytorch import plan as planning
 from ansible.module_utils.muster.pytorch.choice import Ask, choose
-from ansible.module_utils.muster.pytorch.downloads import Need
 from ansible.module_utils.muster.pytorch.environments import existing
+from ansible.module_utils.muster.pytorch.wheels import WheelNeed
 from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster.verdict.finding import Finding, with_fix
 
-from ..tools.result import RefusedError
-from .forgetting import Forgotten
+from ..tools.result import TaskRefusedError
+from .memory import Forgotten
 from .root import Interpreter, PytorchRoot, ask_python
 from .wheelhouse import Wheelhouse, sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible.module_utils.muster.pytorch.request import Request
+    from ansible.module_utils.muster.pytorch.request import EnvironmentRequest
 
 
 def ask_of(params: dict[str, Any]) -> Ask:
@@ -50,7 +50,7 @@ def verify(root: PytorchRoot, params: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-class Manager:
+class EnvironmentManager:
     """Makes the environment as it is asked for. params: the options of library/pytorch_env.py."""
 
     def __init__(self, root: PytorchRoot, params: dict[str, Any], *, check: bool) -> None:
@@ -60,7 +60,7 @@ class Manager:
         self.python: Interpreter = ask_python(params["python"])
         locked, reviewed = ([*map(pytorch_lock.section_of, params[name])] for name in ("locked", "reviewed"))
         self.choice = choose(locked, ask_of(params), self.python.version, self.python.machine, reviewed)
-        self.request: Request = self.choice.request
+        self.request: EnvironmentRequest = self.choice.request
         self.house = Wheelhouse(root, params, self.request, self.python)
         declared = params["environments"]
         # What is kept elsewhere has no place in this folder.
@@ -80,7 +80,7 @@ class Manager:
             full = self.params["full_look"]
             look = self.root.look(self.root.envs / plan.target, "import") if full else self.root.looks[plan.target]
         section = self.choice.section
-        need = Need(
+        need = WheelNeed(
             build=plan.build,
             key=" ".join((self.request.name, self.python.machine, section.digest if section else "")),
             here=section is not None and self.house.has(section),
@@ -135,10 +135,10 @@ class Manager:
     def _upstream(self) -> str:
         return "folder" if self.params["offline_dir"] else "index"
 
-    def _build(self, plan: planning.Plan, lock: int) -> dict[str, Any]:
+    def _build(self, plan: planning.EnvironmentPlan, lock: int) -> dict[str, Any]:
         section = self.choice.section
         if section is None:
-            raise RefusedError("its request is another one than before", "Run again")
+            raise TaskRefusedError("its request is another one than before", "Run again")
         missing = self.house.missing(section)
         self.root.build(
             plan.target,
@@ -151,10 +151,10 @@ class Manager:
             "kept": str(self.house.path(section)) if self.params["keep_wheels"] else "",
         }
 
-    def _switch(self, plan: planning.Plan, before: planning.Observed) -> None:
+    def _switch(self, plan: planning.EnvironmentPlan, before: planning.Observed) -> None:
         when = self.params["switch"]
         if plan.switch and when == "idle" and before.current in self.root.in_use():
-            raise RefusedError(
+            raise TaskRefusedError(
                 f"a process uses {before.current}, so {self.root.link} still leads there",
                 "Wait for it, and run this again",
             )
@@ -169,16 +169,18 @@ class Manager:
     def _need_venv(self) -> None:
         # In a check the baseline may not have been there yet.
         if not self.python.ensurepip:
-            raise RefusedError(
+            raise TaskRefusedError(
                 f"{self.params['python']} cannot make a virtual environment: python3-venv is missing",
                 f"Run the baseline first: {playbook('site.yml', tags='baseline')}",
             )
 
-    def _plan(self) -> tuple[planning.Observed, planning.Plan]:
+    def _plan(self) -> tuple[planning.Observed, planning.EnvironmentPlan]:
         before = self.root.observe(self.request, self.params["keep"])
         return before, planning.plan(self.request, before, self.params["keep"])
 
-    def _result(self, before: planning.Observed, plan: planning.Plan, look: dict[str, Any]) -> dict[str, Any]:
+    def _result(
+        self, before: planning.Observed, plan: planning.EnvironmentPlan, look: dict[str, Any]
+    ) -> dict[str, Any]:
         findings = judging.judge(self.params["node"], self.request, look) if look else []
         forget = self.forgotten.names
         result = {
@@ -211,4 +213,4 @@ def _refuse_failures(findings: list[Finding], result: dict[str, Any]) -> None:
     for finding in findings:
         if finding.status == "fail":
             sentence = with_fix(finding).removeprefix(f"{finding.node}: ")
-            raise RefusedError(sentence, **result)
+            raise TaskRefusedError(sentence, **result)

@@ -1,4 +1,4 @@
-"""What an environment's own Python said of it, remembered for as long as no file of it is another one.
+"""What an environment's own Python reported, remembered while none of its files changes; and environments to forget.
 
 Reading what every distribution lists takes ten times as long as asking the kernel for every file's inode, size and
 time of change, which nobody can set. With them count the boot, the interpreter, who looks, and the program that looked.
@@ -6,23 +6,30 @@ time of change, which nobody can set. With them count the boot, the interpreter,
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.muster.pytorch.environments import is_name
 
 from ..programs import torch_facts
 from ..tools import files
 from ..tools.pack import pack
-from .root import LookedAs, PytorchRoot
+from .root import NEW_LINK, LookedAs, PytorchRoot, refuse_foreign
+from .wheelhouse import tidy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 FOLDER = "/var/lib/muster/looks"
 BOOT = "/proc/sys/kernel/random/boot_id"
 MOST = 1_000_000  # bytes
+STORE = "store"  # of what comes of conda packages
+OURS = {"envs", "wheels", "current", NEW_LINK, STORE}
 
 
 class RememberingRoot(PytorchRoot):
@@ -95,3 +102,48 @@ def tree(folder: str) -> Iterator[str]:
                 if not below and entry.name.endswith(".pyc"):
                     continue
                 yield f"{entry.path} {of(entry.stat(follow_symlinks=False), folder=below)}\n"
+
+
+class Forgotten:
+    """folder: as cluster_environments_root has it; "" for none. asked: the names that stay."""
+
+    def __init__(self, folder: str, asked: Collection[str], look_as: LookedAs) -> None:
+        self.folder = Path(folder) if folder else None
+        self.look_as = look_as
+        self.used: list[str] = []
+        self.names: list[str] = []
+        for root in self._others(asked):
+            (self.used if root.in_use() else self.names).append(root.root.name)
+
+    def _others(self, asked: Collection[str]) -> list[PytorchRoot]:
+        """What a build has made, and nothing that somebody else has put there."""
+        if self.folder is None or not self.folder.is_dir():
+            return []
+        found = sorted(path.name for path in self.folder.iterdir() if path.is_dir() and not path.is_symlink())
+        roots = [self._root(name) for name in found if is_name(name) and name not in asked]
+        return [root for root in roots if root.names() or self._is_begun(root)]
+
+    def _is_begun(self, root: PytorchRoot) -> bool:
+        """Whether a build that failed has left it, and nothing is in it."""
+        there = {path.name for path in root.root.iterdir()}
+        return "envs" in there and there <= OURS and not any(root.envs.iterdir())
+
+    def _root(self, name: str) -> PytorchRoot:
+        return PytorchRoot(f"{self.folder}/{name}", self.look_as)
+
+    def remove(self) -> None:
+        for name in self.names:
+            root = self._root(name)
+            refuse_foreign(str(root.envs), "cluster_environments_root")
+            # First what everybody names it by, so that nobody begins in it.
+            for link in (root.link, root.root / NEW_LINK):
+                if link.is_symlink():
+                    link.unlink()
+            for one in root.names():
+                root.remove(one)
+            tidy(root.root / "wheels")
+            shutil.rmtree(root.root / STORE, ignore_errors=True)
+            # The last one takes the folder of all of them with it.
+            for place in (root.envs, root.root, root.root.parent):
+                with contextlib.suppress(OSError):  # something else lies in it
+                    place.rmdir()

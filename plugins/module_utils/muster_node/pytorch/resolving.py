@@ -21,7 +21,7 @@ from ansible.module_utils.muster.pytorch import wheels
 from ansible.module_utils.muster.pytorch.lock import Wheel
 
 from ..tools import files
-from ..tools.run import Answer, run
+from ..tools.run import CommandResult, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -77,7 +77,7 @@ class Resolver:
         shutil.rmtree(self.folder, ignore_errors=True)
         (CACHES / self.unit).unlink(missing_ok=True)
 
-    def pip(self, argv: Sequence[str], environment: Mapping[str, str], settings: Mapping[str, str]) -> Answer:
+    def pip(self, argv: Sequence[str], environment: Mapping[str, str], settings: Mapping[str, str]) -> CommandResult:
         """Run pip in the unit; its folder is the current one."""
         properties = [f"--property={each}" for each in (*PROPERTIES, f"CacheDirectory={self.unit}")]
         begin = ["systemd-run", "--quiet", "--wait", "--pipe", "--collect", f"--unit={self.unit}", *properties]
@@ -92,7 +92,7 @@ def own_settings() -> dict[str, str]:
 
 
 def take_over(source: str, target: Path) -> list[Wheel]:
-    """Copy the wheels of a folder that somebody else has written, and nothing else: WheelError, files.RefusedError."""
+    """Copy the wheels of a folder that others have written, and nothing else: WheelError, files.UnsafePathError."""
     names = files.names(source, most=MOST_WHEELS)
     left = MOST_BYTES
     taken = []

@@ -16,7 +16,7 @@ from ansible.module_utils.muster.pytorch import lock as pytorch_lock
 from ansible.module_utils.muster.pytorch import pip as pip_words
 
 from ..tools import files
-from ..tools.result import RefusedError
+from ..tools.result import TaskRefusedError
 from ..tools.run import names
 from .resolving import Resolver, own_settings, take_over
 from .root import Interpreter, PytorchRoot, clean_environment, refuse_foreign, trusted
@@ -24,7 +24,7 @@ from .root import Interpreter, PytorchRoot, clean_environment, refuse_foreign, t
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ansible.module_utils.muster.pytorch.request import Request
+    from ansible.module_utils.muster.pytorch.request import EnvironmentRequest
 
 NEW = ".new-"
 PIP = ("--progress-bar", "off")
@@ -36,23 +36,25 @@ DOWNLOAD = (*PIP, "--no-cache-dir")
 class Wheelhouse:
     """Folders of wheels below the root, each named by the digest of its section of the lock."""
 
-    def __init__(self, root: PytorchRoot, params: dict[str, Any], request: Request, python: Interpreter) -> None:
+    def __init__(
+        self, root: PytorchRoot, params: dict[str, Any], request: EnvironmentRequest, python: Interpreter
+    ) -> None:
         self.root = root
         self.folder: Path = root.root / "wheels"
         self.params = params
         self.request = request
         self.python = python
 
-    def path(self, section: pytorch_lock.Section) -> Path:
+    def path(self, section: pytorch_lock.WheelSection) -> Path:
         return Path(self.folder, section.digest)
 
-    def has(self, section: pytorch_lock.Section) -> bool:
+    def has(self, section: pytorch_lock.WheelSection) -> bool:
         """Whether the files are there by their names; before they are used, they are compared with the lock."""
         return all((self.path(section) / wheel.file).is_file() for wheel in section.wheels)
 
     # Getting
 
-    def resolve(self, lock: int) -> pytorch_lock.Section:
+    def resolve(self, lock: int) -> pytorch_lock.WheelSection:
         """Download what the request leads to today; pytorch_source_builds names what may be built here."""
         resolver = Resolver(self.params["python"], self.root.root)
         new = self._new("wheels")
@@ -76,7 +78,7 @@ class Wheelhouse:
             """Return what pip said where it failed."""
             done = resolver.pip([*pip, "wheel", *DOWNLOAD, *kinds, *here, *where, *what], environment, settings)
             if done.code is None:
-                raise RefusedError(f"pip does not run ({done.why})")
+                raise TaskRefusedError(f"pip does not run ({done.why})")
             return done.text + done.aside if done.code else ""
 
         self.judge_folders()
@@ -91,13 +93,13 @@ class Wheelhouse:
         if said:
             self._fail(said)
 
-    def missing(self, section: pytorch_lock.Section) -> list[str]:
+    def missing(self, section: pytorch_lock.WheelSection) -> list[str]:
         """Return the names of the wheels that are not there, or are others than the lock has."""
         path = self.path(section)
         refuse_foreign(str(path), self.root.option)
         return [wheel.file for wheel in section.wheels if sha256_of(path / wheel.file) != wheel.sha256]
 
-    def download(self, section: pytorch_lock.Section, missing: Sequence[str], lock: int) -> None:
+    def download(self, section: pytorch_lock.WheelSection, missing: Sequence[str], lock: int) -> None:
         """Download exactly these wheels of the section."""
         new = self._new("wheels")
         wanted = [wheel for wheel in section.wheels if wheel.file in missing]
@@ -138,13 +140,13 @@ class Wheelhouse:
 
     def _fail(self, said: str) -> NoReturn:
         why, fix = pip_words.explain_pip(said, self.request)
-        raise RefusedError(why, fix, pip_output=said.splitlines())
+        raise TaskRefusedError(why, fix, pip_output=said.splitlines())
 
     def judge_folders(self) -> None:
         """Refuse folders with packages that others may write, and those that are not there."""
         offline = self.params["offline_dir"]
         if offline and not Path(offline).is_dir():
-            raise RefusedError(f"there is no folder {offline}", "See pytorch_offline_dir")
+            raise TaskRefusedError(f"there is no folder {offline}", "See pytorch_offline_dir")
         local = [local_path(link) for link in self.params["find_links"]]
         for option, folders in (("pytorch_offline_dir", [offline]), ("pytorch_find_links", local)):
             for folder in filter(None, folders):
@@ -158,7 +160,7 @@ class Wheelhouse:
             shutil.rmtree(path)
         return path
 
-    def _keep(self, new: Path, section: pytorch_lock.Section) -> None:
+    def _keep(self, new: Path, section: pytorch_lock.WheelSection) -> None:
         path = self.path(section)
         path.mkdir(mode=0o755, exist_ok=True)
         for wheel in new.glob("*.whl"):
@@ -168,7 +170,7 @@ class Wheelhouse:
 
     # Using
 
-    def install(self, environment: Path, section: pytorch_lock.Section, lock: int, *, complete: bool) -> None:
+    def install(self, environment: Path, section: pytorch_lock.WheelSection, lock: int, *, complete: bool) -> None:
         """Install the section's wheels, and nothing but them, from the wheelhouse if they are all there."""
         pip = [str(environment / "bin" / "python"), "-m", "pip", "install", *PIP]
         with trusted(environment, self.params["extra_ca"]) as more, requirements(section.wheels) as file:
@@ -215,7 +217,7 @@ def local_path(link: str) -> str:
     if address.scheme == "file":
         return unquote(address.path)
     if not address.scheme and not link.startswith("/"):
-        raise RefusedError(f"pytorch_find_links: {link} is neither an address nor the whole path of a folder")
+        raise TaskRefusedError(f"pytorch_find_links: {link} is neither an address nor the whole path of a folder")
     return "" if address.scheme else link
 
 
@@ -228,7 +230,7 @@ def requirements(wheels: Sequence[pytorch_lock.Wheel]) -> Iterator[str]:
         yield file.name
 
 
-def sources_of(request: Request, params: dict[str, Any]) -> list[list[str]]:
+def sources_of(request: EnvironmentRequest, params: dict[str, Any]) -> list[list[str]]:
     names = ("index_url", "extra_index_urls", "find_links", "offline_dir", "mirror")
     where = {name: params[name] for name in names}
     sources: list[list[str]] = pip_words.pip_sources(request.variant, **where)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.muster.inspect.facts import facts
 from ansible.module_utils.muster.network import ssh_mesh
-from ansible.module_utils.muster.network.hosts_file import Cluster
+from ansible.module_utils.muster.network.hosts_file import HostsRequest
 
 from ..baseline.compare import compare
 from ..baseline.idle import cloud_init_at_work
@@ -27,7 +27,7 @@ from ..launch_users import provide as launch_users
 from ..looks.inspect import look_at
 from ..network import mesh_files, mesh_key, mesh_logins, mesh_ways, names
 from ..programs import firewall
-from ..pytorch.manager import Manager, verify
+from ..pytorch.manager import EnvironmentManager, verify
 from ..pytorch.memory import RememberingRoot
 from ..pytorch.root import LookedAs
 from ..shared_data import provide as shared_data
@@ -81,7 +81,7 @@ def baseline(options: Json, _request: Json) -> Json:
 
 
 def hosts(options: Json, _request: Json) -> Json:
-    cluster = Cluster(options["nodes"], options["own"], socket.gethostname())
+    cluster = HostsRequest(options["nodes"], options["own"], socket.gethostname())
     if options["mode"] == "verify":
         names.provide(cluster, "verify", check=True)
         return {"why": []}
@@ -96,9 +96,9 @@ def mesh(options: Json, _request: Json) -> Json:
         return {"why": [*why, f"the key of {options['user']} is not as it shall be"]}
     entry = pwd.getpwnam(options["user"])
     with mesh_files.acting_as(entry):
-        texts = mesh_files.Folder(entry).texts()
+        texts = mesh_files.SshFolder(entry).texts()
     ways = mesh_ways.ways(options["user"], options["address"], options["identity"], texts)
-    sample = [] if why else [ssh_mesh.Member(name, "") for name in options["sample"]]
+    sample = [] if why else [ssh_mesh.MeshMember(name, "") for name in options["sample"]]
     return {
         "why": why,
         "warnings": mesh_key.warnings(options, found["overridden"]),
@@ -131,7 +131,7 @@ def pytorch(options: Json, request: Json) -> Json:
     if options["mode"] == "verify":
         verify(root, options)
         return {"why": []}
-    found = Manager(root, options, check=True).look()
+    found = EnvironmentManager(root, options, check=True).look()
     why = [*found["plan"]["reasons"]] if found["changed"] else []
     return {
         "why": why or (["something differs"] if found["changed"] else []),

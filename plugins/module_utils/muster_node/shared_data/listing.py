@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..distribution import manifest
-from ..distribution.manifest import File
+from ..distribution.manifest import ManifestFile
 from ..tools import files
 
 if TYPE_CHECKING:
@@ -122,20 +122,20 @@ def walk(folder: int, owner: int | None = None) -> Walked:
     return Walk(folder, owner).run()
 
 
-def read(folder: int, walked: Walked, memory: Remembered, owner: int | None = None) -> list[File]:
-    """Return the files with their digests. Raises RefusedError for one that is not what it was."""
+def read(folder: int, walked: Walked, memory: Remembered, owner: int | None = None) -> list[ManifestFile]:
+    """Return the files with their digests. Raises UnsafePathError for one that is not what it was."""
     found = []
     for path, executable, size in walked.files:
         with files.opened(path, within=folder, owner=owner) as handle:
             sha256, seen = digest(handle, path, memory)
         if seen.st_size != size:
-            raise files.RefusedError(errno.EAGAIN, "was changed while it was read", path)
-        found.append(File(path, executable, size, sha256))
+            raise files.UnsafePathError(errno.EAGAIN, "was changed while it was read", path)
+        found.append(ManifestFile(path, executable, size, sha256))
     return found
 
 
 def digest(handle: int, path: str, memory: Remembered, *, again: bool = False) -> tuple[str, os.stat_result]:
-    """Return what is in an open file, read where that is not known. Raises RefusedError where it changes meanwhile."""
+    """Return the content of an open file, read where unknown. Raises UnsafePathError where it changes meanwhile."""
     began, seen = time.time(), os.fstat(handle)
     known = None if again else memory.get(path, seen)
     if known:
@@ -147,7 +147,7 @@ def digest(handle: int, path: str, memory: Remembered, *, again: bool = False) -
         left -= len(chunk)
     after = os.fstat(handle)
     if (after.st_size, after.st_mtime_ns, after.st_ctime_ns) != (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns):
-        raise files.RefusedError(errno.EAGAIN, "was changed while it was read", path)
+        raise files.UnsafePathError(errno.EAGAIN, "was changed while it was read", path)
     memory.put(path, seen, told.hexdigest(), began)
     return told.hexdigest(), seen
 

@@ -1,31 +1,44 @@
-"""Shared folders on this node: looked at, and mounted where they are not."""
+"""Shared folders on this node: observed without waiting for a server, and mounted where they are not."""
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible.module_utils.muster.shared_data.plan import Plan, make_plan
+from ansible.module_utils.muster.shared_data.plan import (
+    EMPTY,
+    FULL,
+    MISSING,
+    OTHER,
+    MountPlan,
+    MountsState,
+    On,
+    make_plan,
+)
 from ansible.module_utils.muster.shared_data.request import faults, mounts_of
-from ansible.module_utils.muster.shared_data.units import SECONDS, unit_name
+from ansible.module_utils.muster.shared_data.units import FOLDER, SECONDS, is_ours, unit_name
 from ansible.module_utils.muster.verdict.commands import playbook, shell
 
 from ..packages.apt import install
 from ..tools import files, trust
-from ..tools.result import RefusedError, diff, refuse
-from ..tools.run import failure, run
-from .answering import silence
-from .look import observe
-from .mounted import mounted
+from ..tools.disk import disk_facts
+from ..tools.result import TaskRefusedError, diff, refuse
+from ..tools.run import failure, names, run
+from .mounted import mounted, silence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ansible.module_utils.muster.shared_data.request import Mount
 
 FIX = f"To change it, run {playbook('site.yml', tags='network', shared_data_mode='manage')}"
 SYSTEMCTL_SECONDS = 60.0 + SECONDS
 OPEN = 0o1777
+LOOK_SECONDS = 20.0
+HELPERS = ("/sbin", "/usr/sbin", "/usr/bin")
+FSTAB = "/etc/fstab"
 
 
 def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
@@ -62,12 +75,12 @@ def silent(mount: Mount) -> str:
     return f"{mount.source} does not come up on {mount.path}: {why}. What systemd says of it: {journal}"
 
 
-def act(plan: Plan, scratch: str) -> None:
+def act(plan: MountPlan, scratch: str) -> None:
     if plan.packages:
         done = install(*plan.packages)
         if done.returncode:
             said = " ".join((done.stderr or done.stdout).split())[-300:]
-            raise RefusedError(f"{', '.join(plan.packages)} cannot be installed: {said}")
+            raise TaskRefusedError(f"{', '.join(plan.packages)} cannot be installed: {said}")
     for path in plan.stop:
         _end(path)
     for path in plan.remove:
@@ -96,7 +109,7 @@ def _end(path: str) -> None:
     if any(one.path == path and one.type != "autofs" for one in mounted()):
         failed = failure(("umount", path), run("umount", path, seconds=SYSTEMCTL_SECONDS))
         if failed:
-            raise RefusedError(
+            raise TaskRefusedError(
                 f"{path} is in use, and stays as it is ({failed})",
                 f"See who uses it: {shell('sudo fuser -vm {path}', path=path)}",
             )
@@ -106,4 +119,85 @@ def _end(path: str) -> None:
 def _must(*argv: str) -> None:
     failed = failure(argv, run(*argv, seconds=SYSTEMCTL_SECONDS))
     if failed:
-        raise RefusedError(failed)
+        raise TaskRefusedError(failed)
+
+
+def observe(mounts: Sequence[Mount], scratch: str) -> MountsState:
+    there: dict[str, list[On]] = {}
+    for one in mounted():
+        there.setdefault(one.path, []).append(On(one.source, one.type))
+    ours = our_units()
+    automounts = [unit_name(mount.path, "automount") for mount in mounts]
+    return MountsState(
+        ours=ours,
+        mounted={path: on for path, on in there.items() if path in {mount.path for mount in mounts}},
+        folders={
+            path: folder(path) for path in (*(mount.path for mount in mounts), scratch) if path and path not in there
+        },
+        fstab=fstab(),
+        active=states("is-active", automounts, ("active",)),
+        enabled=states("is-enabled", automounts, ("enabled",)),
+        helpers=[kind for kind in dict.fromkeys(mount.type for mount in mounts) if can_mount(kind)],
+        scratch_bytes=disk_facts(scratch)["total"] if scratch else 0,
+        scratch_open=is_open(scratch) if scratch else False,
+    )
+
+
+def our_units() -> dict[str, str]:
+    found = {}
+    for name in names(FOLDER):
+        if name.endswith((".mount", ".automount")):
+            path = f"{FOLDER}/{name}"
+            text = files.text(path)
+            if text is not None and is_ours(text):
+                found[path] = text
+    return found
+
+
+def folder(path: str) -> str:
+    """What is there, where nothing is mounted."""
+    found: str = OTHER
+    try:
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            with os.scandir(path) as entries:
+                found = EMPTY if next(entries, None) is None else FULL
+    except FileNotFoundError:
+        found = MISSING
+    except OSError:
+        pass
+    return found
+
+
+def fstab() -> dict[str, str]:
+    found = {}
+    for line in (files.text(FSTAB, links=True) or "").splitlines():
+        fields = line.split()
+        if len(fields) > 2 and not fields[0].startswith("#"):
+            found[fields[1].rstrip("/") or "/"] = fields[0]
+    return found
+
+
+def states(verb: str, units: Sequence[str], good: Iterable[str]) -> list[str]:
+    """Which of these units are so."""
+    if not units:
+        return []
+    said = run("systemctl", verb, *units, seconds=LOOK_SECONDS).text.split()
+    return [unit for unit, state in zip(units, said, strict=False) if state in good]
+
+
+def can_mount(kind: str) -> bool:
+    """Whether mount(8) finds its helper, or the kernel mounts such a file system without one (none: a bind)."""
+    if kind == "none":
+        return True
+    if any(Path(place, f"mount.{kind}").exists() for place in HELPERS):
+        return True
+    kernel = (files.text("/proc/filesystems", links=True) or "").split()
+    return kind in kernel and not kind.startswith(("nfs", "cifs", "smb", "fuse"))
+
+
+def is_open(path: str) -> bool:
+    try:
+        seen = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(seen.st_mode) and seen.st_mode & 0o1777 == 0o1777

@@ -1,7 +1,7 @@
 """Reading and writing files: the one way, on nodes and on the controller, whoever else may write where they lie.
 
 Another user may put a link, a FIFO or an endless file in the place of a file, and may do so between two calls. So a
-file is opened first and judged by its descriptor, and whatever is not to be had is refused (RefusedError, an OSError).
+file is opened first and checked by its descriptor; what may not be had is refused (UnsafePathError, an OSError).
 
 - A path's last part is never followed when it is a link, unless the caller says `links=True`: for the system's own
   files, such as /etc/os-release. Its parents are followed, as the caller names them.
@@ -39,11 +39,11 @@ SAFE = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 NOT_REGULAR = "is not a regular file"
 
 
-class RefusedError(OSError):
+class UnsafePathError(OSError):
     """What the path leads to is not to be read or written. strerror continues a sentence that begins with the path."""
 
 
-class ForeignError(RefusedError):
+class ForeignError(UnsafePathError):
     """It belongs to somebody else."""
 
 
@@ -56,7 +56,7 @@ def read(
     """Return the whole file; one of more than `most` bytes is refused, never cut."""
     content = part(path, 0, most + 1, within=within, links=links, owner=owner)
     if len(content) > most:
-        raise RefusedError(errno.EFBIG, f"has more than {most} bytes", path)
+        raise UnsafePathError(errno.EFBIG, f"has more than {most} bytes", path)
     return content
 
 
@@ -116,7 +116,7 @@ def names(path: str, *, within: int | None = None, links: bool = False, most: in
         for entry in entries:
             found.append(entry.name)
             if len(found) > most:
-                raise RefusedError(errno.EFBIG, f"holds more than {most} files", path)
+                raise UnsafePathError(errno.EFBIG, f"holds more than {most} files", path)
     return sorted(found)
 
 
@@ -260,7 +260,7 @@ def _parent(path: str, within: int | None, *, held: bool = False) -> Iterator[tu
     else:
         *above, name = path.split("/")
         if any(each in {"", ".", ".."} for each in (*above, name)):
-            raise RefusedError(errno.EINVAL, "is not a path within a folder", path)
+            raise UnsafePathError(errno.EINVAL, "is not a path within a folder", path)
         handle = os.open(".", flags, dir_fd=within)
         for each in above:
             try:
@@ -281,18 +281,18 @@ def _open(name: str, flags: int, path: str, parent: int | None, mode: int = 0o60
     except OSError as problem:
         number = problem.errno or 0
         if number == errno.ELOOP and flags & os.O_NOFOLLOW:
-            raise RefusedError(number, "is a link", path) from None
+            raise UnsafePathError(number, "is a link", path) from None
         if number == errno.ENOTDIR and flags & os.O_NOFOLLOW:
-            raise RefusedError(number, "has a part that is a link, or not a folder", path) from None
+            raise UnsafePathError(number, "has a part that is a link, or not a folder", path) from None
         if number in {errno.ENXIO, errno.EISDIR}:
-            raise RefusedError(number, NOT_REGULAR, path) from None
+            raise UnsafePathError(number, NOT_REGULAR, path) from None
         raise OSError(number, os.strerror(number), path) from None
 
 
 def _judge(handle: int, path: str, owner: int | None, is_kind: Callable[[int], bool] = stat.S_ISREG) -> None:
     seen = os.fstat(handle)
     if not is_kind(seen.st_mode):
-        raise RefusedError(errno.EINVAL, NOT_REGULAR, path)
+        raise UnsafePathError(errno.EINVAL, NOT_REGULAR, path)
     if owner is not None and seen.st_uid != owner:
         name = user_name(seen.st_uid)
         raise ForeignError(errno.EPERM, f"belongs to {'uid ' if name.isdigit() else ''}{name}", path)

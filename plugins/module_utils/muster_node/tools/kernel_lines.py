@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 
-class Kind(NamedTuple):
+class KernelLineKind(NamedTuple):
     """Lines of one kind, of which only so many are brought back: the newest of the same, and the newest of all.
 
     pattern: its groups tell which lines are the same. each: at most so many of the same. most: of all together.
@@ -17,8 +17,8 @@ class Kind(NamedTuple):
     most: int = 100
 
 
-def _kind(pattern: str, each: int = 20, most: int = 100) -> Kind:
-    return Kind(re.compile(pattern, re.IGNORECASE), each, most)
+def _kind(pattern: str, each: int = 20, most: int = 100) -> KernelLineKind:
+    return KernelLineKind(re.compile(pattern, re.IGNORECASE), each, most)
 
 
 # muster/health/kernel_log.py says what they mean. A line is of the first kind that it fits.

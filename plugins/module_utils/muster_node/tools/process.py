@@ -21,7 +21,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 MOST_COMMAND = 200  # characters of a command line that is quoted
 
 
-class Status(NamedTuple):
+class ProcessStatus(NamedTuple):
     """state: the kernel's letter. cpu: seconds. started: ticks since the boot; with the PID it names one process."""
 
     state: str
@@ -30,7 +30,7 @@ class Status(NamedTuple):
     started: int
 
 
-class Launch(NamedTuple):
+class LaunchUnit(NamedTuple):
     """A launch by its unit. uid: in whose own manager it runs; None for one of the system's, which only root makes.
 
     Whoever has a manager gives units in it any name, so that the id alone says nothing of whose launch it is.
@@ -44,13 +44,13 @@ def ids() -> list[int]:
     return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
-def status(pid: int) -> Status | None:
+def status(pid: int) -> ProcessStatus | None:
     """Return nothing of one that is gone."""
     # The name stands in brackets, and may hold anything.
     words = read(pid, "stat").rpartition(")")[2].split()
     if len(words) < 20:
         return None
-    return Status(words[0], int(words[1]), (int(words[11]) + int(words[12])) / TICKS, int(words[19]))
+    return ProcessStatus(words[0], int(words[1]), (int(words[11]) + int(words[12])) / TICKS, int(words[19]))
 
 
 def runs(pid: int, started: int | None = None) -> bool:
@@ -123,13 +123,13 @@ def _cgroups(pid: int) -> dict[str, str]:
     return dict(SYSTEMD_PATH.findall(read(pid, "cgroup")))
 
 
-def launch_at(pid: int) -> Launch | None:
+def launch_at(pid: int) -> LaunchUnit | None:
     """Return the launch whose unit it belongs to, in the system's manager or in a user's own."""
     outer, inner = [*_units(pid), "", ""][:2]
     if found := A_LAUNCH_UNIT.fullmatch(outer):
-        return Launch(found[1])
+        return LaunchUnit(found[1])
     manager, found = A_MANAGER.fullmatch(outer), A_LAUNCH_UNIT.fullmatch(inner)
-    return Launch(found[1], int(manager[1])) if manager and found else None
+    return LaunchUnit(found[1], int(manager[1])) if manager and found else None
 
 
 def in_launches() -> dict[tuple[int | None, str], list[int]]:
@@ -210,7 +210,7 @@ def known(pid: int) -> dict[str, Any]:
     }
 
 
-def is_of_launch(pid: int, launch: Launch, uid: int) -> bool:
+def is_of_launch(pid: int, launch: LaunchUnit, uid: int) -> bool:
     """Whether it is in a launch's unit, or a process of the launch's user that carries its mark.
 
     A mark alone says nothing: anybody chooses their own environment.
@@ -220,5 +220,5 @@ def is_of_launch(pid: int, launch: Launch, uid: int) -> bool:
     return user_id(pid) == uid and environment(pid).get(LAUNCH_MARK) == launch.id
 
 
-def of_launch(launch: Launch, uid: int) -> list[int]:
+def of_launch(launch: LaunchUnit, uid: int) -> list[int]:
     return [pid for pid in ids() if is_of_launch(pid, launch, uid)]

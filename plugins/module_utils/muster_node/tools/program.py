@@ -55,7 +55,7 @@ def own_text() -> str:
     raise LookupError("it does not run from one text (see Program)")
 
 
-class Source(SourceFileLoader):
+class TextLoader(SourceFileLoader):
     """Loads one module from a text that is at hand."""
 
     def __init__(self, name: str, text: str) -> None:
@@ -78,9 +78,9 @@ class Finder:
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
         if name in self.sources:
-            return ModuleSpec(name, Source(name, self.sources[name]), origin=name)
+            return ModuleSpec(name, TextLoader(name, self.sources[name]), origin=name)
         is_package = any(each.startswith(f"{name}.") for each in self.sources)
-        return ModuleSpec(name, Source(name, ""), origin=name, is_package=True) if is_package else None
+        return ModuleSpec(name, TextLoader(name, ""), origin=name, is_package=True) if is_package else None
 
 
 def text_of(name: str, sources: Mapping[str, str]) -> str:

@@ -26,7 +26,7 @@ PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 CLEAN = {"PATH": PATH, "LC_ALL": "C.UTF-8"}
 
 
-class Answer(NamedTuple):
+class CommandResult(NamedTuple):
     """What came, and why nothing came. A command may fail and still have said something: then both are there.
 
     aside: what it said on its error stream. code: None where it did not start (missing: there is no such command) or
@@ -54,7 +54,7 @@ def run(
     cwd: str = "/",
     user: pwd.struct_passwd | None = None,
     most: int = MOST,
-) -> Answer:
+) -> CommandResult:
     """Run a command, and leave it where it is when it hangs: waiting for one that the kernel holds would hang too.
 
     seconds: None for a package manager alone, which must not be ended between two steps. env: its whole environment.
@@ -74,22 +74,22 @@ def run(
             **_identity(user),
         )
     except FileNotFoundError:
-        return Answer("", f"{argv[0]} is not there", missing=True)
+        return CommandResult("", f"{argv[0]} is not there", missing=True)
     except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
-        return Answer("", f"{argv[0]} cannot be run: {getattr(error, 'strerror', None) or error}")
+        return CommandResult("", f"{argv[0]} cannot be run: {getattr(error, 'strerror', None) or error}")
     said = _talk(process, given, None if seconds is None else time.monotonic() + seconds, most)
     if said is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        return Answer("", f"{argv[0]} did not answer within {seconds:.0f} s", late=True)
+        return CommandResult("", f"{argv[0]} did not answer within {seconds:.0f} s", late=True)
     text, aside = (stream[:most].decode("utf-8", "replace") for stream in said)
     if process.returncode == 0:
         # What is cut is no evidence of what is not in it.
         why = f"{argv[0]} printed more than {most} bytes, and the rest was dropped" if len(said[0]) > most else ""
-        return Answer(text, why, aside, 0)
+        return CommandResult(text, why, aside, 0)
     first = aside.split("\n")[0].strip()[:200]
     why = f"{argv[0]} ended with {process.returncode}" + (f": {first}" if first else "")
-    return Answer(text, why, aside, process.returncode)
+    return CommandResult(text, why, aside, process.returncode)
 
 
 def _identity(user: pwd.struct_passwd | None) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _identity(user: pwd.struct_passwd | None) -> dict[str, Any]:
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": groups}
 
 
-def failure(argv: Sequence[str], answer: Answer) -> str:
+def failure(argv: Sequence[str], answer: CommandResult) -> str:
     """Return a sentence about a command that failed; nothing where it did not."""
     if answer.code is None:
         return answer.why
@@ -152,14 +152,14 @@ def _write_some(handle: int, rest: memoryview) -> memoryview:
         return rest[:0]
 
 
-def read(path: str) -> Answer:
+def read(path: str) -> CommandResult:
     """Read a file that the system or this user has written, links included; cut after so many bytes."""
     try:
         said = files.part(path, 0, MOST + 1, links=True)
         why = f"{path} is longer than {MOST} bytes, and was cut" if len(said) > MOST else ""
-        return Answer(said[:MOST].decode("utf-8", "replace"), why)
+        return CommandResult(said[:MOST].decode("utf-8", "replace"), why)
     except OSError as error:
-        return Answer("", f"{path}: {error.strerror}")
+        return CommandResult("", f"{path}: {error.strerror}")
 
 
 def names(folder: str) -> list[str]:

@@ -15,7 +15,7 @@ LISTENING = "0A"
 MOST = 64_000_000  # bytes of the kernel's list
 
 
-class Socket(NamedTuple):
+class TcpSocket(NamedTuple):
     """state: the kernel's number, as LISTENING. inode: "0" where no process has it any more. uid: whose it is."""
 
     port: int
@@ -39,9 +39,9 @@ def can_listen(port: int) -> bool:
     return True
 
 
-def sockets() -> Iterator[Socket]:
+def sockets() -> Iterator[TcpSocket]:
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in (files.text(table, most=MOST) or "").splitlines()[1:]:
             fields = line.split()
             if len(fields) > 9:
-                yield Socket(int(fields[1].rpartition(":")[2], 16), fields[3], fields[9], int(fields[7]))
+                yield TcpSocket(int(fields[1].rpartition(":")[2], 16), fields[3], fields[9], int(fields[7]))

@@ -16,7 +16,7 @@ MOST_LINKS = 40  # as the kernel
 
 
 @dataclass(frozen=True)
-class Trusted:
+class TrustedOwners:
     """Who may write on a path, by number. private_groups: also groups that no other account is in (see is_private)."""
 
     users: frozenset[int]
@@ -27,14 +27,14 @@ class Trusted:
         return gid in self.groups or (self.private_groups and is_private(gid, self.users))
 
 
-def foreign_writer(path: str, *, shared: bool = False, trusted: Trusted | None = None) -> str | None:
+def foreign_writer(path: str, *, shared: bool = False, trusted: TrustedOwners | None = None) -> str | None:
     """Return who else may change what an absolute path leads to, as a sentence; None where nobody may.
 
     The path is walked as the kernel does, so folders on the way to a link's target count as well. In a folder with the
     sticky bit, such as /tmp, what others do not own is safe; shared: the path's end may be such a folder. What is
     missing is nobody's: see make_folder. trusted: without it, root and this process's user, and no group.
     """
-    trusted = trusted or Trusted(frozenset({0, os.geteuid()}))
+    trusted = trusted or TrustedOwners(frozenset({0, os.geteuid()}))
     place, rest = "/", _parts(path)
     links = 0
     while rest:
@@ -60,7 +60,7 @@ def foreign_writer(path: str, *, shared: bool = False, trusted: Trusted | None =
     return _judged(place, trusted, shared=shared)
 
 
-def make_folder(path: str, mode: int = 0o755, *, trusted: Trusted | None = None) -> None:
+def make_folder(path: str, mode: int = 0o755, *, trusted: TrustedOwners | None = None) -> None:
     """Make a folder and what is missing above it. Raises ForeignError where others may change what the path leads to;
     then nothing is made in what is theirs."""
     refuse_foreign(path, trusted=trusted)
@@ -72,7 +72,7 @@ def make_folder(path: str, mode: int = 0o755, *, trusted: Trusted | None = None)
         refuse_foreign(place[:end], shared=end < len(place), trusted=trusted)
 
 
-def refuse_foreign(path: str, *, shared: bool = False, trusted: Trusted | None = None) -> None:
+def refuse_foreign(path: str, *, shared: bool = False, trusted: TrustedOwners | None = None) -> None:
     """Raise ForeignError where foreign_writer names somebody."""
     sentence = foreign_writer(path, shared=shared, trusted=trusted)
     if sentence:
@@ -98,7 +98,7 @@ def is_private(gid: int, users: frozenset[int]) -> bool:
     return owner.pw_uid in users and owner.pw_gid == gid and {*names, *group.gr_mem} <= {owner.pw_name}
 
 
-def _judged(place: str, trusted: Trusted, *, shared: bool) -> str | None:
+def _judged(place: str, trusted: TrustedOwners, *, shared: bool) -> str | None:
     """shared: others may write here as long as they cannot touch what is not theirs (the sticky bit)."""
     seen = os.lstat(place)
     if seen.st_uid not in trusted.users:

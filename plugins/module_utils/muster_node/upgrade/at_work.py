@@ -1,5 +1,6 @@
-"""Who is at work on this node: launches, whoever has a GPU open, and whoever runs from the PyTorch environment; before
-it is started anew, whatever people run."""
+"""Who is at work on this node: launches, whoever has a GPU open or runs from the PyTorch environment; before a restart,
+whatever people run.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +10,16 @@ from typing import Any
 
 from ..tools import files, process
 from ..tools.as_user import SilentError, as_user
-from .people import is_at_work
 
 SECONDS = 20.0  # one can have it that whoever reads its command line waits for ever
 OF_US = ("envs", "named")  # the default environments, and those that have a name
 MOST = 100  # processes that are listed
+FIRST, NOBODY = 1000, 65534  # as adduser and useradd give uids to people
+# What a login brings, and what waits for somebody to type.
+OF_A_LOGIN = (
+    *("sshd", "sshd-session", "sftp-server", "systemd", "(sd-pam)", "dbus-daemon", "dbus-broker", "dbus-broker-lau"),
+    *("ssh-agent", "gpg-agent", "sh", "bash", "dash", "zsh", "fish", "tmux: server", "tmux: client", "screen", "sudo"),
+)
 
 
 def look(request: dict[str, Any]) -> dict[str, Any]:
@@ -71,3 +77,11 @@ def processes(root: str, *, restart: bool) -> list[dict[str, Any]]:
 
 def said(pid: int) -> tuple[str, str]:
     return process.read(pid, "cmdline"), process.read(pid, "maps")
+
+
+def is_at_work(pid: int) -> bool:
+    """Whether it is somebody's, and more than a login."""
+    uid = process.user_id(pid)
+    if uid is None or not FIRST <= uid < NOBODY:
+        return False
+    return process.known(pid)["name"].lower() not in OF_A_LOGIN

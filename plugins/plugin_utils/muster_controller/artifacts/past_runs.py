@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from muster.status.past import Kept, Past
+from muster.status.past import PastRun, PastRuns
 
 from .runs import history, read_json
 
@@ -17,9 +17,9 @@ LOOKED_AT = 300  # runs
 BOOK = "acceptance.json"  # see ddp_smoke_verdict
 
 
-def past(cluster_folder: Path) -> Past:
+def past(cluster_folder: Path) -> PastRuns:
     runs = [*islice(history(cluster_folder), LOOKED_AT)]
-    return Past(
+    return PastRuns(
         smoke=_newest(runs, _smoke, "smoke.json"),
         health=_newest(runs, lambda folder: (folder / "health").is_dir(), ""),
         drift=_newest(runs, lambda folder: (folder / "drift.json").is_file(), "drift.json"),
@@ -34,9 +34,9 @@ def _smoke(folder: Path) -> bool:
     return (folder / "smoke.json").is_file() or read_json(folder / "plan.json").get("what") == "acceptance"
 
 
-def _newest(runs: list[Path], wanted: Callable[[Path], bool], content: str) -> Kept:
+def _newest(runs: list[Path], wanted: Callable[[Path], bool], content: str) -> PastRun:
     folder = next((one for one in runs if wanted(one)), None)
     if folder is None:
-        return Kept()
+        return PastRun()
     run = {"id": folder.name, **read_json(folder / "run.json")}
-    return Kept(run, read_json(folder / "verdict.json"), read_json(folder / content) if content else {})
+    return PastRun(run, read_json(folder / "verdict.json"), read_json(folder / content) if content else {})

@@ -1,15 +1,18 @@
 """Files that the controller keeps of a run, artifacts/<cluster>/<run>/: for the eyes of the one who ran it alone.
 
-They hold what nodes and training scripts said. So whatever the umask, folders are 0700 and files 0600, also the folders
-above them that are missing.
+They hold what nodes and training scripts printed. So whatever the umask, folders are 0700 and files 0600, also the missing
+folders above them.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from muster.verdict.printable import printable
+from muster_controller.playbook.terminal import terminal
 from muster_node.tools import files
 
 if TYPE_CHECKING:
@@ -46,3 +49,9 @@ def make_folder(folder: Path) -> None:
 def point_latest(folder: Path) -> None:
     """Let `latest` beside this run's folder point to it."""
     files.link(str(folder.parent / "latest"), folder.name)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value, printable, with the commands of its findings as they can be typed; see write_text."""
+    text = json.dumps(terminal().shapes(value), indent=2, sort_keys=False, ensure_ascii=False)
+    write_text(path, printable(text) + "\n")

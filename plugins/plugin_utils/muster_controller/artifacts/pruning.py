@@ -8,8 +8,8 @@ import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from muster.report import launched
-from muster.report.pruning import Run, decide, sentence
+from muster.report import run_verdict
+from muster.report.pruning import KeptRun, decide, sentence
 from muster_node.tools import files
 from muster_node.tools.process import LAUNCH_ID
 
@@ -56,11 +56,11 @@ def remove(folder: Path) -> bool:
     return True
 
 
-def look(folder: Path) -> Run:
+def look(folder: Path) -> KeptRun:
     about = folder.lstat()
     run = read_json(folder / "run.json")
     mentions = {name for file in SPEAK_OF_RUNS for name in ids_in(folder / file)}
-    return Run(
+    return KeptRun(
         folder.name,
         over(folder, run),
         [path.name for path in folder.iterdir()],
@@ -73,7 +73,7 @@ def over(folder: Path, run: dict[str, object]) -> bool:
     """A run says so when it ends; a launch that was left to itself goes on after that."""
     if not run.get("ended"):
         return False
-    return run.get("launch", "") != launched.DETACHED and not (
+    return run.get("launch", "") != run_verdict.DETACHED and not (
         (folder / "plan.json").exists() and not run.get("launch")
     )
 

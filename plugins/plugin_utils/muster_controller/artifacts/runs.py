@@ -1,13 +1,15 @@
 """Where the artifacts of a run are kept: artifacts/<cluster>/<run>/.
 
 A run is one ansible-playbook that looked at nodes or launched something. Its id is made once, by the callback report in
-ansible-playbook itself, and inherited by the processes in which the actions run.
+ansible-playbook itself, and inherited by the processes in which the actions run. A launch has its run's.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
+import time
 from typing import TYPE_CHECKING, Any
 
 from muster.launch.outcome import knows_less
@@ -15,9 +17,7 @@ from muster.report.run_verdict import joined
 from muster_node.tools import files
 from muster_node.tools.process import LAUNCH_ID
 
-from .private_files import FOLDER, make_folder, point_latest
-from .ids import fresh_id
-from .json_file import write_json
+from .private_files import FOLDER, make_folder, point_latest, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -104,3 +104,7 @@ def keep_verdict(folder: Path, verdict: Verdict, keeping: Keeping) -> None:
     lost = keeping.surely(path, lambda: add_verdict(folder, verdict, instead_of=("launch.", "smoke.")))
     if lost:
         keeping.say(f"The verdict is not in {path}: {lost}. It is: {verdict['status']}: {verdict['summary']}")
+
+
+def fresh_id() -> str:
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"

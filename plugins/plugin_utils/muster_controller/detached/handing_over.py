@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muster.launch import manager, watched
-from muster.launch.answers import UnusableError, reader
+from muster.launch.answers import reader
 from muster.launch.pace import pace
 from muster.verdict.commands import ping
+from muster.verdict.reading import UnusableError
 from muster_controller.launch.launch_messages import LaunchMessages
 from muster_controller.launch.sending import STORE
-from muster_controller.nodes.distribution import Distribution, Place
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.distribution import Distribution, DistributionNode
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.node_error import NodeError
 
 from .bundle import watcher_program
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
     from muster.launch.watched import Word
     from muster.verdict.finding import Finding
     from muster_controller.launch.project import Project
-    from muster_controller.nodes.messages import Answer
+    from muster_controller.nodes.messages import NodeReply
     from muster_controller.playbook.node_error import Way
 
-LAUNCH, WATCHER = Program("launch"), Program("watcher")
+LAUNCH, WATCHER = NodeProgram("launch"), NodeProgram("watcher")
 IDENTITY_TIMEOUT = 30.0
 REACH_TIMEOUT = 40.0  # and more with many nodes: six are logged in on at once
 REACH_EACH = 4.0
@@ -96,7 +97,7 @@ class HandingOver:
     def bring(self, project: Project, plan: dict[str, Any], nodes: list[NodeSpec]) -> dict[str, str]:
         """Have the project on all participants and spares, since nobody can send it later; return why not, by node."""
         store = str(Path(plan["nodes"][0]["run_dir"]).parents[1] / STORE)
-        places = {node.name: Place(node.address, store) for node in nodes}
+        places = {node.name: DistributionNode(node.address, store) for node in nodes}
         port = plan["master_port"]
         return Distribution(places, port, self.messages, self.say, self.give_up, privileged=False).bring(project)
 
@@ -124,7 +125,7 @@ class HandingOver:
             return answer.error if answer and answer.error else "no answer"
         return str(answer.data.get("error", ""))
 
-    def gather(self, verb: str, nodes: list[str], timeout: float) -> dict[str, Answer]:
+    def gather(self, verb: str, nodes: list[str], timeout: float) -> dict[str, NodeReply]:
         return self.messages.gather(verb, nodes, timeout, lambda _: None, self.give_up)
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from muster_controller.launch.settings import Settings
 from muster_controller.launch.supervisor import Supervisor
 from muster_controller.launch.tails import Tails
 from muster_controller.playbook.interruption import Interruption
-from muster_node.distribution.manifest import File
+from muster_node.distribution.manifest import ManifestFile
 from muster_node.launch.watcher import SPEC, STATE
 from muster_node.tools import files
 
@@ -44,7 +44,7 @@ BY_HAND = "ended by hand (launch_stop)"
 class Brought(Project):
     """A project whose files are on the nodes already, and not here: nodes give them to those that lack some."""
 
-    def read(self, _file: File, _begin: int, _most: int) -> bytes:
+    def read(self, _file: ManifestFile, _begin: int, _most: int) -> bytes:
         return b""  # where no node has it any more, what comes is refused there by its sha256
 
 
@@ -83,7 +83,7 @@ def settings_in(spec: Mapping[str, Any], request: LaunchRequest) -> Settings:
         frozenset(spec["begun_here"]),
         project=project
         and Brought(
-            project["source"], base64.b64decode(project["manifest"]), tuple(File(*f) for f in project["files"])
+            project["source"], base64.b64decode(project["manifest"]), tuple(ManifestFile(*f) for f in project["files"])
         ),
     )
 

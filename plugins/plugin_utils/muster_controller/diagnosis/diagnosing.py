@@ -14,9 +14,9 @@ from muster.diagnosis.findings import with_diagnosis
 from muster.diagnosis.launched import Gathered, case_shape, involved
 from muster.diagnosis.site_rules import asked, open_questions
 from muster.diagnosis.words import diagnosis
-from muster.launch.endings import Ending
+from muster.launch.endings import has_failed
 from muster.net_probe.quality import SLOW_STREAM
-from muster_controller.artifacts.json_file import write_json
+from muster_controller.artifacts.private_files import write_json
 from muster_controller.nodes.messages import Messages
 from muster_controller.playbook.interruption import Interruption
 from muster_controller.playbook.terminal import typed
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 PROBES = "probe"  # the beginning of questions that a look afterwards can answer
 SPEED = f"{PROBES}.{SLOW_STREAM.id}"
-# A launch that ended well, or by somebody's word, or that goes on, has nothing to be explained.
-NOT_FAILED = {Ending.FINISHED, Ending.INTERRUPTED, Ending.DETACHED, Ending.TAKEN}
 
 
 class Diagnosed(NamedTuple):
@@ -53,7 +51,7 @@ class Diagnosed(NamedTuple):
 
 
 def failed(record: Record) -> bool:
-    return record.decision is not None and record.decision.ending not in NOT_FAILED
+    return record.decision is not None and has_failed(record.decision.ending)
 
 
 class Diagnosing:

@@ -79,7 +79,7 @@ def _read(folder: Path, found: list[str]) -> Logs:
         for name in found:
             try:
                 texts[str(folder / name)] = _end(name, each, within=handle)
-            except files.RefusedError as problem:
+            except files.UnsafePathError as problem:
                 left_out.append(printable(f"{folder / name} {problem.strerror}"))
             except OSError as problem:
                 left_out.append(printable(f"{folder / name} cannot be read ({problem.strerror})"))

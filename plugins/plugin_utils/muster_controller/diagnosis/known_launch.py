@@ -8,18 +8,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from muster.diagnosis import reading
 from muster.diagnosis.case import Case
 from muster.diagnosis.evidence import Snapshot
 from muster.diagnosis.launched import SCHEMA, Gathered, case_shape, from_logs, involved
 from muster.launch import launchers
-from muster.launch.answers import UnusableError, reader
+from muster.launch.answers import reader
 from muster.launch.manager import USER
+from muster.verdict import reading
+from muster.verdict.reading import UnusableError
 from muster_controller.artifacts.runs import history, read_json
 from muster_controller.launch.elsewhere import find, is_own
 from muster_controller.launch.kept_evidence import END, SNAPSHOT, START, kept, kept_key
 from muster_controller.launch.tails import TAIL
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.foreign import foreign
 
 from .afterwards import Afterwards
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from muster_controller.nodes.messages import Messages
 
-LAUNCH = Program("launch")
+LAUNCH = NodeProgram("launch")
 SECONDS = 15.0
 TIMEOUT = 120.0  # seconds of rendezvous, where nobody knows what was given
 
@@ -96,7 +97,7 @@ class KnownLaunch:
             for name, answer in self.ask("snapshot", self.snapshot_request, LAUNCH).items():
                 try:
                     gathered.snapshots[name] = reading.read(Snapshot, answer)[0]
-                except reading.UnusableError as exc:
+                except UnusableError as exc:
                     gathered.not_looked[name] = f"its snapshot is of no use: {exc}"
         return gathered
 
@@ -137,7 +138,7 @@ class KnownLaunch:
         }
 
     def ask(
-        self, verb: str, request: Callable[[Mapping[str, Any]], dict[str, Any]], program: Program | None = None
+        self, verb: str, request: Callable[[Mapping[str, Any]], dict[str, Any]], program: NodeProgram | None = None
     ) -> dict[str, Any]:
         """The answers of all nodes to one verb; of the others, why there is none."""
         entries = {entry["node"]: entry for entry in self.plan["nodes"] if entry["node"] not in self.silent}

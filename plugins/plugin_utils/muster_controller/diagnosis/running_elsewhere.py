@@ -8,12 +8,13 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from muster.diagnosis import hand_typed, reading
+from muster.diagnosis import hand_typed
 from muster.diagnosis.case import Case
 from muster.diagnosis.evidence import Agent
 from muster.diagnosis.launched import MOST_INVOLVED, Gathered
+from muster.verdict import reading
 from muster_controller.launch.elsewhere import ask
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 
 from .afterwards import Afterwards
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from muster.launch.plan import NodeSpec
     from muster_controller.nodes.messages import Messages
 
-PROGRAM = Program("diagnosis")
+PROGRAM = NodeProgram("diagnosis")
 MOST_WHY = 400  # characters
 
 

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from muster.diagnosis.site_rules import Answers
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from muster.diagnosis.site_rules import Asked
     from muster_controller.nodes.messages import Messages
 
-PROGRAM = Program("site_questions")
+PROGRAM = NodeProgram("site_questions")
 MOST_NODES, MOST_COMMANDS = 16, 32
 MOST_OUTPUT = 5_000  # characters that are read of an answer
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 
-from muster.drift import checks, installed, plans
+from muster.drift import installed, judge, plans
 from muster.drift.judge import Drifted, Looked
 from muster.drift.model import History
 from muster.drift.origin import origin
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from muster.drift.model import Difference, Taken
+    from muster.drift.model import DriftDifference, Taken
     from muster_controller.playbook.action import ControllerAction
 
 Json = dict[str, Any]
@@ -38,22 +38,22 @@ PARTS = ("dpkg", "apt", "sudo", "muster", "files", "units", "parts")
 
 
 @dataclass
-class Look:
+class DriftReport:
     """drifted: in the order of nodes and checks. nodes: what could not be seen of each. records: what was installed."""
 
     drifted: list[Drifted]
     nodes: dict[str, Looked]
     records: dict[str, Json]
 
-    def accepted(self, nodes: Sequence[str]) -> Look:
+    def accepted(self, nodes: Sequence[str]) -> DriftReport:
         """The same, once these nodes have written down what is there now: it is what was last installed."""
         left = [
             one
             for one in self.drifted
-            if one.difference.node not in nodes or one.difference.check not in checks.OF_THE_RECORD
+            if one.difference.node not in nodes or one.difference.check not in judge.OF_THE_RECORD
         ]
         looked = {name: one._replace(no_record="") if name in nodes else one for name, one in self.nodes.items()}
-        return Look(left, looked, self.records)
+        return DriftReport(left, looked, self.records)
 
 
 class Drifting:
@@ -62,7 +62,7 @@ class Drifting:
     def __init__(self, action: ControllerAction, folder: Path) -> None:
         self.action, self.folder = action, folder
 
-    def look(self, nodes: Sequence[str]) -> Look:
+    def look(self, nodes: Sequence[str]) -> DriftReport:
         asked = requests(self.action.task_vars, self.action._templar, self.action._loader, nodes)
         with ThreadPoolExecutor(1) as aside:
             coming = aside.submit(ask_all, self.action, "look", asked)
@@ -80,7 +80,7 @@ class Drifting:
         ]
         found = sorted(
             installed.joined(own, planned),
-            key=lambda one: (list(nodes).index(one.node), checks.CHECKS.index(one.check)),
+            key=lambda one: (list(nodes).index(one.node), judge.CHECKS.index(one.check)),
         )
         histories = self.histories(found, asked, seen)
         drifted = [Drifted(one, origin(one, histories.get(one.node, History()))) for one in found]
@@ -91,7 +91,7 @@ class Drifting:
                 unseen |= {f"the log of {name}": why for name, why in histories[node].unseen.items()}
             no_record = "" if records.get(node) else str(seen.get(node, {}).get("why", "")) or "it was not looked at"
             looked[node] = Looked(one_line(down.get(node, "")), unseen, no_record, tuple(stopped.get(node, ())))
-        return Look(drifted, looked, records)
+        return DriftReport(drifted, looked, records)
 
     def planned(self, nodes: Sequence[str]) -> tuple[list[Taken], dict[str, list[str]]]:
         """What the steps would do; by node, the steps that refused it, and so have not looked at all of it.
@@ -117,7 +117,7 @@ class Drifting:
         return said, stopped
 
     def histories(
-        self, found: Sequence[Difference], asked: Mapping[str, Json], seen: Mapping[str, Json]
+        self, found: Sequence[DriftDifference], asked: Mapping[str, Json], seen: Mapping[str, Json]
     ) -> dict[str, History]:
         """Of the nodes that differ: one question for all that differs there."""
         questions: dict[str, Json] = {}

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from muster.pytorch import environments
 from muster_controller.nodes.asking import ask_nodes
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.variables import load_roles, project_root, read_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from muster_controller.nodes.asking import Said
+    from muster_controller.nodes.asking import NodeAnswer
     from muster_controller.playbook.action import ControllerAction
 
     Json = dict[str, Any]
 
-PROGRAM = Program("drift")
+PROGRAM = NodeProgram("drift")
 SECONDS = 600.0  # every file of an environment is read, from a slow disk as well
 # Beside what the role node_baseline lists, the role firewall installs one of these.
 FIREWALLS = ("ufw", "nftables")
@@ -61,6 +61,6 @@ def links_of(request: Json) -> dict[str, str]:
     return {"": request["environment"], **request["named"]}
 
 
-def ask_all(action: ControllerAction, verb: str, requested: Mapping[str, Json]) -> dict[str, Said]:
+def ask_all(action: ControllerAction, verb: str, requested: Mapping[str, Json]) -> dict[str, NodeAnswer]:
     """What each node answered. None of them holds up another."""
     return ask_nodes(action, PROGRAM, verb, requested, SECONDS)

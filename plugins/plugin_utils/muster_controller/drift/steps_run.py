@@ -51,7 +51,7 @@ FLAGS = {
 
 
 @dataclass(frozen=True)
-class Ended:
+class StepsOutcome:
     """said: by tasks that changed something, or would, or failed. code: ansible-playbook's. why: its last line."""
 
     said: list[Taken]
@@ -72,7 +72,7 @@ def run_steps(
     check: bool,
     log: Path,
     variables: Mapping[str, Any] | None = None,
-) -> Ended:
+) -> StepsOutcome:
     """Run these steps on the nodes of this pattern ("" for all). log: for what it prints. variables: more of them."""
     make_folder(log.parent)
     with _folder() as folder, _secrets(action, folder) as secrets:
@@ -93,7 +93,7 @@ def run_steps(
         finally:
             os.close(handle)
         said = [*_lines(collected)]
-    return Ended(
+    return StepsOutcome(
         said,
         done.returncode,
         one_line(files.part(str(log), -LAST, LAST).decode("utf-8", "replace").strip().rpartition("\n")[2]),

@@ -16,10 +16,10 @@ NAMES = "roles/rdma/vars/main.yml"
 OPTIONS = ("rdma_mode", "rdma_userspace", "rdma_doca_url", "rdma_doca_key")
 
 
-def table(loader: DataLoader) -> rdma.Table:
+def table(loader: DataLoader) -> rdma.RdmaTable:
     """Return what the packages and modules are called, as the role has it."""
     names: Mapping[str, Any] = loader.load_from_file(str(project_root() / NAMES))
-    return rdma.Table(
+    return rdma.RdmaTable(
         packages=tuple(names["_rdma_packages"]),
         doca=tuple(names["_rdma_doca_packages"]),
         modules=tuple(names["_rdma_modules"]),
@@ -29,15 +29,15 @@ def table(loader: DataLoader) -> rdma.Table:
 
 
 def part_of(
-    names: rdma.Table, node: str, values: Mapping[str, Any], facts: Mapping[str, Any] | None, *, has_gpus: bool
-) -> rdma.Part:
+    names: rdma.RdmaTable, node: str, values: Mapping[str, Any], facts: Mapping[str, Any] | None, *, has_gpus: bool
+) -> rdma.RdmaPart:
     """values: the node's OPTIONS. facts: what a look saw; None where nobody looked."""
     system = facts["system"] if facts else {}
-    seen = rdma.Seen(
+    seen = rdma.RdmaNodeFacts(
         node,
         rdma=facts.get("rdma") if facts else None,
         has_gpus=has_gpus,
         distribution=system.get("id", ""),
         container=bool(system.get("container")),
     )
-    return rdma.decide(names, rdma.Request(values["rdma_mode"], values["rdma_userspace"]), seen)
+    return rdma.decide(names, rdma.RdmaRequest(values["rdma_mode"], values["rdma_userspace"]), seen)

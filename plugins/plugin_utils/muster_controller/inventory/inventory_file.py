@@ -1,6 +1,6 @@
 """Changing what the inventory of this run says of nodes, in its own files.
 
-sources: each -i of the run (context.CLIARGS["inventory"]). Each function returns an Outcome: what is written then, and
+sources: each -i of the run (context.CLIARGS["inventory"]). Each function returns InventoryEdits: what is written, and
 what somebody has to write themselves. Nothing is written with check=True. Text is changed by the rules in
 muster.inventory_file; a file is replaced whole, keeps its mode and owner, and is left alone when it changed while it
 was read.
@@ -40,7 +40,7 @@ YAML = (".yml", ".yaml")
 
 
 @dataclass
-class Outcome:
+class InventoryEdits:
     """diffs: as Ansible shows them. by_hand: what was not done, and the lines to write. left: files nobody needs."""
 
     diffs: list[dict[str, str]] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Outcome:
 
 def add_nodes(
     sources: Sequence[str], nodes: Mapping[str, Mapping[str, Any]], *, group: str = GROUP, check: bool = False
-) -> Outcome:
+) -> InventoryEdits:
     """List these nodes at the end of a group, with their variables; those that are there are given the variables."""
 
     def work(inventory: _Inventory) -> None:
@@ -71,7 +71,7 @@ def add_nodes(
     return _work(sources, work, check=check)
 
 
-def remove_nodes(sources: Sequence[str], names: Iterable[str], *, check: bool = False) -> Outcome:
+def remove_nodes(sources: Sequence[str], names: Iterable[str], *, check: bool = False) -> InventoryEdits:
     """Take these nodes out of every group and file. A node that is in none is no change."""
 
     def work(inventory: _Inventory) -> None:
@@ -88,7 +88,9 @@ def remove_nodes(sources: Sequence[str], names: Iterable[str], *, check: bool = 
     return _work(sources, work, check=check)
 
 
-def set_variables(sources: Sequence[str], nodes: Mapping[str, Mapping[str, Any]], *, check: bool = False) -> Outcome:
+def set_variables(
+    sources: Sequence[str], nodes: Mapping[str, Mapping[str, Any]], *, check: bool = False
+) -> InventoryEdits:
     """Give these nodes variables: in host_vars where they are there already, else where the node is listed."""
 
     def work(inventory: _Inventory) -> None:
@@ -111,7 +113,9 @@ def set_variables(sources: Sequence[str], nodes: Mapping[str, Mapping[str, Any]]
     return _work(sources, work, check=check)
 
 
-def unset_variables(sources: Sequence[str], nodes: Mapping[str, Iterable[str]], *, check: bool = False) -> Outcome:
+def unset_variables(
+    sources: Sequence[str], nodes: Mapping[str, Iterable[str]], *, check: bool = False
+) -> InventoryEdits:
     """Take these variables away from the nodes, wherever they are given to one of them alone."""
 
     def work(inventory: _Inventory) -> None:
@@ -137,7 +141,7 @@ def _edit(change: Callable[..., str], *arguments: Any) -> Edit:
     return lambda text: change(text, *arguments, LANGUAGE)
 
 
-def _work(sources: Sequence[str], work: Callable[[_Inventory], None], *, check: bool) -> Outcome:
+def _work(sources: Sequence[str], work: Callable[[_Inventory], None], *, check: bool) -> InventoryEdits:
     paths = [path for source in sources if "," not in source for path in _files_of(Path(source).absolute())]
     with ExitStack() as locks:
         for folder in sorted({path.parent for path in paths}) if not check else ():
@@ -154,7 +158,7 @@ class _Inventory:
         self.files = paths
         self.before: dict[Path, str] = {}
         self.after: dict[Path, str] = {}
-        self.outcome = Outcome()
+        self.outcome = InventoryEdits()
         self.written = [path for path in self.files if self._is_written(path)]
         self.foreign = [path for path in self.files if path not in self.written]
         self.known: dict[Path, InventoryManager] = {}
@@ -238,7 +242,7 @@ class _Inventory:
         host = self._read(path).get_host(name)
         return set(host.vars) if host else set()
 
-    def finish(self, *, check: bool) -> Outcome:
+    def finish(self, *, check: bool) -> InventoryEdits:
         for path, after in self.after.items():
             before = self.before[path]
             if after == before:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ansible import context
 
-from muster.inventory_file import for_all
+from muster.inventory_file import changes
+from muster.inventory_file.edits import pair
 from muster.inventory_file.tree import CannotEditError
-from muster.inventory_file.written import pair
 from muster_controller.playbook.command_line import short
 from muster_controller.playbook.one_writer import one_writer
 from muster_controller.playbook.variables import load_roles, read_node
@@ -32,7 +32,7 @@ GROUPS = ("gpu_nodes", "all")  # in the order in which Ansible prefers what they
 
 
 @dataclass
-class Kept:
+class ValueEdits:
     """diffs: as Ansible shows them. by_hand: what somebody has to write."""
 
     diffs: list[dict[str, str]] = field(default_factory=list)
@@ -43,9 +43,9 @@ class Kept:
         return bool(self.diffs)
 
 
-def keep_values(action: ControllerAction, values: Mapping[str, Any], *, check: bool) -> Kept:
+def keep_values(action: ControllerAction, values: Mapping[str, Any], *, check: bool) -> ValueEdits:
     """Write what the inventory does not say yet for every node. What nodes have of their own is left to people."""
-    kept, roles = Kept(), load_roles(action._loader)
+    kept, roles = ValueEdits(), load_roles(action._loader)
     for name, value in values.items():
         said = {
             node: read_node(action.task_vars, action._templar, roles, node, [name]).values.get(name)
@@ -64,7 +64,7 @@ def keep_values(action: ControllerAction, values: Mapping[str, Any], *, check: b
     return kept
 
 
-def _write(kept: Kept, name: str, value: Any, *, check: bool) -> str:
+def _write(kept: ValueEdits, name: str, value: Any, *, check: bool) -> str:
     """Write it where it stands, or into group_vars/all.yml; return why that was not done."""
     sources = [Path(one).absolute() for one in context.CLIARGS.get("inventory") or () if "," not in one]
     path = None
@@ -88,16 +88,16 @@ def _places(sources: list[Path], name: str, value: Any) -> Iterator[tuple[Path, 
     folders = list(dict.fromkeys(one if one.is_dir() else one.parent for one in sources))
     shared = [path for folder in folders for group in GROUPS for path in _of_group(folder / "group_vars" / group)]
     for path in shared:
-        if for_all.has(_text(path), name, LANGUAGE):
-            yield path, lambda text: for_all.assign(text, name, value, LANGUAGE)
+        if changes.has_for_all(_text(path), name, LANGUAGE):
+            yield path, lambda text: changes.assign_for_all(text, name, value, LANGUAGE)
     inventories = [one for one in sources if one.is_file()]
     inventories += [path for folder in sources if folder.is_dir() for path in sorted(folder.iterdir())]
     for path in inventories:
-        if path.suffix in YAML and path.is_file() and for_all.is_of_a_group(_text(path), name, LANGUAGE):
-            yield path, lambda text: for_all.assign_to_group(text, name, value, LANGUAGE)
+        if path.suffix in YAML and path.is_file() and changes.is_of_a_group(_text(path), name, LANGUAGE):
+            yield path, lambda text: changes.assign_to_group(text, name, value, LANGUAGE)
     for path in shared:
         if path.stem == "all":
-            yield path, lambda text: for_all.assign(text, name, value, LANGUAGE)
+            yield path, lambda text: changes.assign_for_all(text, name, value, LANGUAGE)
 
 
 def _of_group(place: Path) -> list[Path]:

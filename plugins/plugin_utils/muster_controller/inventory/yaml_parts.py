@@ -9,12 +9,12 @@ from ansible.errors import AnsibleError
 from ansible.plugins.inventory import detect_range, expand_hostname_range
 
 from muster.inventory_file.changes import Language
-from muster.inventory_file.tree import ALIAS, MAPPING, SCALAR, SEQUENCE, CannotEditError, Part
+from muster.inventory_file.tree import ALIAS, MAPPING, SCALAR, SEQUENCE, CannotEditError, YamlPart
 
-NOTHING = Part(MAPPING, 0, 0, 0)
+NOTHING = YamlPart(MAPPING, 0, 0, 0)
 
 
-def parse(text: str) -> Part:
+def parse(text: str) -> YamlPart:
     """Raises CannotEditError where this is no YAML, or more than one document."""
     try:
         found = list(yaml.parse(text, Loader=yaml.SafeLoader))
@@ -46,18 +46,18 @@ class _Builder:
         self.text = text
         self.events = iter(events)
 
-    def part(self, event: Any = None) -> Part:
+    def part(self, event: Any = None) -> YamlPart:
         event = event or next(self.events)
         start, end, column = event.start_mark.index, event.end_mark.index, event.start_mark.column
         if isinstance(event, yaml.AliasEvent):
-            return Part(ALIAS, start, end, column, value=str(event.anchor))
+            return YamlPart(ALIAS, start, end, column, value=str(event.anchor))
         anchor, tag = event.anchor or "", event.tag or ""
         if isinstance(event, yaml.ScalarEvent):
             if event.style in ("|", ">"):
                 end = start + len(self.text[start:end].rstrip())
-            return Part(SCALAR, start, end, column, event.value, tag or ("!" if event.style else ""), anchor)
+            return YamlPart(SCALAR, start, end, column, event.value, tag or ("!" if event.style else ""), anchor)
         flow = bool(event.flow_style)
-        items: list[Part] = []
+        items: list[YamlPart] = []
         while not isinstance(one := next(self.events), yaml.CollectionEndEvent):
             items.append(self.part(one))
         closing: Any = one
@@ -66,6 +66,6 @@ class _Builder:
         elif items:
             end = max(item.end for item in items)
         if isinstance(event, yaml.SequenceStartEvent):
-            return Part(SEQUENCE, start, end, column, "", tag, anchor, flow, items=tuple(items))
+            return YamlPart(SEQUENCE, start, end, column, "", tag, anchor, flow, items=tuple(items))
         pairs = tuple(zip(items[::2], items[1::2], strict=True))
-        return Part(MAPPING, start, end, column, "", tag, anchor, flow, pairs)
+        return YamlPart(MAPPING, start, end, column, "", tag, anchor, flow, pairs)

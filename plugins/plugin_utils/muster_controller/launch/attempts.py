@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from muster.diagnosis.findings import named
 from muster.launch import attempts, fit
-from muster.launch.answers import UnusableError, reader
+from muster.launch.answers import reader
 from muster.launch.attempts import Attempt, Seat
 from muster.launch.manager import USER, whose
 from muster.launch.pace import pace
 from muster.launch.plan import PORTS, PlanError
-from muster_controller.artifacts.ids import fresh_id
-from muster_controller.nodes.program import Program
+from muster.verdict.reading import UnusableError
+from muster_controller.artifacts.runs import fresh_id
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.interruption import Interruption
 
 from .launch_messages import LaunchMessages
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     # The plan, the ids of earlier attempts, and the seconds that are left of the time limit (0: any).
     Run = Callable[[dict[str, Any], tuple[str, ...], int], tuple[dict[str, Any], Record]]
 
-PROGRAM = Program("launch")
+PROGRAM = NodeProgram("launch")
 LOOK_TIMEOUT = 45.0
 FREE_SECONDS = 60.0  # for the driver to give memory back, and for units to end
 PAUSE = 3.0

@@ -12,7 +12,7 @@ from muster.launch.jobs import usable
 from muster.launch.plan import PlanError
 from muster.verdict.words import few
 from muster_controller.nodes.messages import Messages
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from muster_controller.playbook.node_error import Way
 
 
-PROGRAM = Program("jobs")
+PROGRAM = NodeProgram("jobs")
 SECONDS = 60.0
 MOST_PLAN = 16_000_000  # bytes
 
@@ -46,7 +46,7 @@ def unpacked(text: Any) -> Any:
         return None
 
 
-def opened(connections: Mapping[str, Way], program: Program = PROGRAM) -> Messages:
+def opened(connections: Mapping[str, Way], program: NodeProgram = PROGRAM) -> Messages:
     messages = Messages(connections, program)
     messages.open()
     return messages

@@ -10,8 +10,8 @@ import secrets
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from muster.diagnosis import reading
 from muster.launch.plan import beat_port
+from muster.verdict import reading
 from muster.verdict.masking import masked_argv
 from muster_controller.playbook.aside import Aside
 from muster_controller.playbook.node_error import one_line

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.launch.fetched import Fetched, Part, choose, listing_of, parts_of
 from muster_controller.artifacts.private_files import append, make_folder
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_node.tools import files
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from muster.launch.fetched import File, Listing
     from muster_controller.artifacts.keeping import Keeping
-    from muster_controller.nodes.messages import Answer, Messages
+    from muster_controller.nodes.messages import Messages, NodeReply
 
-PROGRAM = Program("jobs")
+PROGRAM = NodeProgram("jobs")
 FOLDER = "fetched"
 LIST_TIMEOUT = 60.0
 SILENCE = 60.0  # seconds without an answer after which a node's files are left where they are
@@ -120,7 +120,7 @@ class Fetching:
         request = {**self.request(name), "wanted": wanted, "limit": PART_BYTES}
         self.messages.ask(name, "fetched", request, privileged=True, program=PROGRAM)
 
-    def take(self, answer: Answer) -> None:
+    def take(self, answer: NodeReply) -> None:
         rest = self.rest[answer.node]
         rest.heard = time.monotonic()
         wanted = rest.wanted()

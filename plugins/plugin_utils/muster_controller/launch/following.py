@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.launch.answers import UnusableError, reader
+from muster.launch.answers import reader
 from muster.launch.lines import Lines
+from muster.verdict.reading import UnusableError
 
 from .elsewhere import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster_controller.nodes.messages import Answer, Messages
+    from muster_controller.nodes.messages import Messages, NodeReply
 
 TAIL = 4096  # bytes of each log that are shown first
 LIMIT = 256 * 1024  # bytes of one answer
@@ -71,7 +72,7 @@ class Following:
         }
         self.messages.ask(name, "follow", request, privileged=not self.own[name], delay=delay)
 
-    def take(self, answer: Answer) -> bool:
+    def take(self, answer: NodeReply) -> bool:
         """Show what came; whether there may be more."""
         name, data = answer.node, answer.data
         try:

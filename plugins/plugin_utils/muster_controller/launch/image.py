@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from muster.launch import image as judging
 from muster.launch import launchers
 from muster.launch.plan import PlanError
-from muster_controller.nodes.distribution import Distribution, Place, digest_of, why
-from muster_controller.nodes.program import Program
-from muster_node.distribution.manifest import File
+from muster_controller.nodes.distribution import Distribution, DistributionNode, digest_of, why
+from muster_controller.nodes.program import NodeProgram
+from muster_node.distribution.manifest import ManifestFile
 from muster_node.tools import files
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .preparation import Prepared
     from .settings import Settings
 
-PROGRAM = Program("image")
+PROGRAM = NodeProgram("image")
 STORE = "images"  # beside the folder of all launches; archives lie there until podman has them
 MOST_JSON = 4_000_000
 LOOK_TIMEOUT = 120.0
@@ -47,14 +47,14 @@ class Archive:
     id: str
 
     @cached_property
-    def files(self) -> tuple[File, ...]:
+    def files(self) -> tuple[ManifestFile, ...]:
         digest = hashlib.sha256()
         with Path(self.path).open("rb") as archive:
             while chunk := archive.read(files.CHUNK):
                 digest.update(chunk)
-            return (File("image.tar", executable=False, size=archive.tell(), sha256=digest.hexdigest()),)
+            return (ManifestFile("image.tar", executable=False, size=archive.tell(), sha256=digest.hexdigest()),)
 
-    def read(self, _file: File, begin: int, most: int) -> bytes:
+    def read(self, _file: ManifestFile, begin: int, most: int) -> bytes:
         return files.part(self.path, begin, most)
 
 
@@ -198,7 +198,11 @@ class Imaging:
         """Have the archive on every node that needs it."""
         plan = prepared.plan
         store = str(Path(plan["nodes"][0]["run_dir"]).parents[1] / STORE)
-        places = {entry["node"]: Place(entry["address"], store) for entry in plan["nodes"] if entry["node"] in lacking}
+        places = {
+            entry["node"]: DistributionNode(entry["address"], store)
+            for entry in plan["nodes"]
+            if entry["node"] in lacking
+        }
         distribution = Distribution(
             places,
             plan["master_port"],

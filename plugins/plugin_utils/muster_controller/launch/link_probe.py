@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from muster.net_probe import before_launch
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.nodes.streams import CALLER
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from muster.verdict.finding import Finding
     from muster_controller.nodes.messages import Messages
 
-LISTENER = Program("probe_listener")
+LISTENER = NodeProgram("probe_listener")
 SERVE_TIMEOUT = 15.0
 # A node looks at 32 links at a time, each for up to 15 s when everything about it is wrong.
 CALL_TIMEOUT = 20.0

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.launch import launchers
 from muster.launch.plan import masked
-from muster_controller.artifacts.json_file import write_json
-from muster_controller.artifacts.private_files import make_folder
+from muster_controller.artifacts.private_files import make_folder, write_json
 
 from . import kept_evidence
 from .kept_log import KeptLog

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from muster.launch.messages import Look
-    from muster_controller.nodes.messages import Answer
+    from muster_controller.nodes.messages import NodeReply
 
     from .tails import Tails
 
@@ -44,7 +44,7 @@ class NodeReports:
         for name in nodes:
             self.by_node[name].reached = True
 
-    def keep(self, answer: Answer) -> None:
+    def keep(self, answer: NodeReply) -> None:
         """Take over what a look (or the last one, in stop) brought."""
         look: Look = answer.data
         report = self.by_node[answer.node]
@@ -70,7 +70,7 @@ class NodeReports:
         except Exception as exc:  # short memory, or a fault of this program's own
             self.note(f"{about}: what it reports could not be taken over here ({type(exc).__name__}: {exc})")
 
-    def take_logs(self, answer: Answer) -> None:
+    def take_logs(self, answer: NodeReply) -> None:
         for what in answer.dropped:
             self.note(f"{answer.node}: {what} that it reports is of no use, and left out")
         self.logs.take(answer.node, answer.data["logs"])
@@ -80,7 +80,7 @@ class NodeReports:
             self.said.add(sentence)
             self.say(sentence)
 
-    def late(self, answer: Answer) -> None:
+    def late(self, answer: NodeReply) -> None:
         """Keep a look that was under way when something else was asked."""
         if answer.verb == "look" and answer.data is not None:
             self.keep(answer)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from muster.launch.manager import Whose
     from muster.launch.messages import Facts, Identity, PrepareRequest
     from muster.verdict.finding import Finding
-    from muster_controller.nodes.messages import Answer
+    from muster_controller.nodes.messages import NodeReply
 
     from .launch_messages import LaunchMessages
     from .settings import Settings
@@ -107,7 +107,7 @@ def nodes_of(plan: dict[str, Any]) -> list[str]:
     return [entry["node"] for entry in plan["nodes"]]
 
 
-def identities(plan: dict[str, Any], messages: LaunchMessages, give_up: Callable[[], bool]) -> dict[str, Answer]:
+def identities(plan: dict[str, Any], messages: LaunchMessages, give_up: Callable[[], bool]) -> dict[str, NodeReply]:
     """Ask every node who logs in there."""
     for name in nodes_of(plan):
         messages.ask(name, "identity", {})
@@ -143,12 +143,12 @@ def request_of(plan: dict[str, Any], entry: dict[str, Any], settings: Settings) 
     }
 
 
-def unanswered(name: str, answer: Answer | None, reader: Identity | None = None) -> Finding:
+def unanswered(name: str, answer: NodeReply | None, reader: Identity | None = None) -> Finding:
     """reader: who logs in there, where that is known."""
     why = answer.error if answer else f"no answer within {PREPARE_TIMEOUT:.0f} s"
     user = reader["name"] if reader and reader["uid"] and not reader["launch_user"] else ""
     return preflight.not_looked_at(name, why, reachable=answer is not None and answer.reachable, user=user)
 
 
-def too_late(_answer: Answer) -> None:
+def too_late(_answer: NodeReply) -> None:
     """Nothing else is asked before the start, so what comes late is of no use any more."""

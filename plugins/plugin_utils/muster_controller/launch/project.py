@@ -13,7 +13,7 @@ from muster.launch import launchers
 from muster.launch import project as choosing
 from muster.launch.plan import PlanError
 from muster_node.distribution import manifest
-from muster_node.distribution.manifest import File
+from muster_node.distribution.manifest import ManifestFile
 from muster_node.tools import files
 
 GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false")
@@ -33,7 +33,7 @@ class Project:
 
     source: str
     manifest: bytes
-    files: tuple[File, ...]
+    files: tuple[ManifestFile, ...]
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -66,7 +66,7 @@ class Project:
             raise PlanError([problem])
         return found
 
-    def read(self, file: File, begin: int, most: int) -> bytes:
+    def read(self, file: ManifestFile, begin: int, most: int) -> bytes:
         """Return a part of a file; it may have been changed since it was listed. Raises OSError."""
         return files.part(os.path.realpath(f"{self.source}/{file.path}"), begin, most)
 
@@ -185,11 +185,11 @@ def _is_key(path: Path) -> bool:
     return bool(choosing.PRIVATE_KEY.search(files.part(os.path.realpath(path), 0, HEAD)))
 
 
-def _file(source: Path, path: str) -> File:
+def _file(source: Path, path: str) -> ManifestFile:
     digest, size = hashlib.sha256(), 0
     with files.opened(os.path.realpath(source / path)) as handle:
         executable = bool(os.fstat(handle).st_mode & stat.S_IXUSR)
         while chunk := os.read(handle, files.CHUNK):
             digest.update(chunk)
             size += len(chunk)
-    return File(path, executable, size, digest.hexdigest())
+    return ManifestFile(path, executable, size, digest.hexdigest())

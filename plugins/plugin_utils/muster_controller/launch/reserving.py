@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from muster.launch.reservation import Reserved, ReserveRequest
     from muster.verdict.finding import Finding
-    from muster_controller.nodes.messages import Answer, Messages
+    from muster_controller.nodes.messages import Messages, NodeReply
     from muster_controller.playbook.interruption import Interruption
 
     from .preparation import Prepared
@@ -116,7 +116,7 @@ class Reserving:
             found += taken(name, others, begun_here=self.settings.begun_here)
         return found
 
-    def ask(self, nodes: Collection[str], *, take: bool) -> dict[str, Answer]:
+    def ask(self, nodes: Collection[str], *, take: bool) -> dict[str, NodeReply]:
         request: ReserveRequest = {
             "launch_id": self.launch_id,
             "take": take,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.launch.occupied import TAKEN
 from muster.launch.preflight import without_project
-from muster_controller.nodes.distribution import Distribution, Place
+from muster_controller.nodes.distribution import Distribution, DistributionNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +49,7 @@ class Sending:
             return prepared
         plan = prepared.plan
         self.store = str(Path(plan["nodes"][0]["run_dir"]).parents[1] / STORE)
-        places = {entry["node"]: Place(entry["address"], self.store) for entry in plan["nodes"]}
+        places = {entry["node"]: DistributionNode(entry["address"], self.store) for entry in plan["nodes"]}
         distribution = Distribution(
             places, plan["master_port"], self.messages, self.say, lambda: self.interruption.came, privileged=True
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from muster.launch.endings import Ending
+from muster.launch.endings import Ending, has_failed
 
 from .kept_evidence import SNAPSHOT
 from .launch_messages import LaunchMessages
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .evidence import Evidence
 
 SECONDS = 3.0  # from the question until it is given up
-ASKED_AT = (Ending.FAILED, Ending.NODE, Ending.STALLED)
 
 
 class Snapshots:
@@ -37,7 +36,7 @@ class Snapshots:
 
     def ask(self, plan: dict[str, Any], decision: Decision) -> None:
         """Ask every node, but one that is given up because it does not answer; once."""
-        if self.asked or decision.ending not in ASKED_AT:
+        if self.asked or not has_failed(decision.ending):
             return
         gone = decision.node if decision.ending is Ending.NODE else ""
         messages = self.messages = self.messages or self.opened()

@@ -24,7 +24,7 @@ from muster.launch.unit import unit_properties
 from muster.launch.watch import FOREVER, Decision, Limits
 from muster.verdict.words import few
 from muster_controller.nodes import own_limits
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.interruption import Interruption
 
 from .elsewhere import packed
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from .settings import Settings
     from .tails import Tails
 
-PROGRAM = Program("launch")
+PROGRAM = NodeProgram("launch")
 START_TIMEOUT = 20.0
 BRING_TIMEOUT = 600.0  # for the logs of one attempt
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from muster.launch.messages import LogPart
-    from muster.verdict.redaction import Redaction, Stream
+    from muster.verdict.redaction import RedactedStream, Redaction
 
 TAIL = 32 * 1024  # characters of each log kept for judging
 
@@ -38,7 +38,7 @@ class Tails:
         self.together = launchers.log_name(self.launcher) == launchers.OTHERS
         self.on_line = on_line
         self.redaction = redaction
-        self.streams: dict[tuple[str, str], Stream] = {}
+        self.streams: dict[tuple[str, str], RedactedStream] = {}
         self.seen: dict[tuple[str, str], int] = {}
         self.tails: dict[tuple[str, str], str] = {}
         self.lines: dict[tuple[str, str], Lines] = {}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from muster.launch.messages import LookRequest, RanksEnd
     from muster.launch.pace import Pace
     from muster.launch.watch import Limits
-    from muster_controller.nodes.messages import Answer, Messages
+    from muster_controller.nodes.messages import Messages, NodeReply
     from muster_controller.playbook.interruption import Interruption
 
     from .node_reports import NodeReports
@@ -100,7 +100,7 @@ class Watching:
             elif now > give_up_at or self.watch.over:
                 return (self.limits.attached and self.watch.decide(now)) or decision
 
-    def take(self, answer: Answer | None) -> None:
+    def take(self, answer: NodeReply | None) -> None:
         if answer is None or answer.verb != "look":
             return
         node = answer.node

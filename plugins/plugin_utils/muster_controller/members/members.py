@@ -1,31 +1,34 @@
-"""What the playbooks that change who belongs to the cluster have in common: the nodes asked, and the inventory."""
+"""What playbooks that change the cluster's members share: the requested nodes, the inventory, and quarantine."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from ansible import context
 
 from muster.launch.jobs import merge, who
-from muster.members.quarantine import OPTION
+from muster.members import quarantine
+from muster.members.quarantine import OPTION, SINCE
 from muster.verdict.words import few
+from muster_controller.artifacts.record import operator
 from muster_controller.launch.elsewhere import ask, opened, roots
 from muster_controller.nodes.asking import ask_nodes
 from muster_controller.nodes.connection import connect
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.variables import node_variables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from muster_controller.launch.elsewhere import Heard
-    from muster_controller.nodes.asking import Said
+    from muster_controller.nodes.asking import NodeAnswer
     from muster_controller.playbook.action import ControllerAction
 
-MEMBERS = Program("members")
+MEMBERS = NodeProgram("members")
 
 
-class Cluster:
+class ClusterMembers:
     """The nodes of the inventory with their variables, and how they are reached."""
 
     def __init__(self, action: ControllerAction, task_vars: Mapping[str, Any]) -> None:
@@ -51,7 +54,7 @@ class Cluster:
             if name not in without and (name in again or not own[OPTION]) and (not self.chosen or name in self.chosen)
         ]
 
-    def ask(self, verb: str, requests: Mapping[str, dict[str, Any]]) -> dict[str, Said]:
+    def ask(self, verb: str, requests: Mapping[str, dict[str, Any]]) -> dict[str, NodeAnswer]:
         """One verb of the program members, to all of them at once."""
         return ask_nodes(self.action, MEMBERS, verb, requests)
 
@@ -67,3 +70,19 @@ class Cluster:
             if of_ours and not job.over:
                 found[job.launch_id] = f"{few(of_ours)}: launch {job.launch_id} of {who(job)} runs there"
         return found, heard
+
+
+def quarantine_entry(reason: str, *, automatic: bool = False) -> dict[str, Any]:
+    """What the inventory says of a node that is quarantined for this reason, from now on."""
+    by = f"the health check of {operator()}" if automatic else operator()
+    return quarantine.entry(reason, by, time.strftime(SINCE, time.gmtime()), automatic=automatic)
+
+
+def quarantine_variables(reason: str) -> dict[str, Any]:
+    """The same, as variables of the node."""
+    return {OPTION: quarantine_entry(reason)}
+
+
+def quarantine_said(value: Any) -> tuple[bool, str]:
+    """Whether a node is quarantined, and the reason, from the value of the option."""
+    return bool(value), str(value["reason"]) if isinstance(value, dict) else ""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ansible import context
 
+from muster.members.quarantine import OPTION
 from muster_controller.playbook.variables import load_roles, read_node
 
-from . import quarantine
+from .members import quarantine_said
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -58,8 +59,8 @@ def members(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader) 
     roles = load_roles(loader, "cluster")
     found = {}
     for name in task_vars["groups"].get(GROUP, []):
-        values = read_node(task_vars, templar, roles, name, (quarantine.OPTION, "ansible_host")).values
-        quarantined, reason = quarantine.said(values.get(quarantine.OPTION))
+        values = read_node(task_vars, templar, roles, name, (OPTION, "ansible_host")).values
+        quarantined, reason = quarantine_said(values.get(OPTION))
         address = str(values.get("ansible_host") or "")
         found[name] = {"quarantined": quarantined, "reason": reason, "address": address}
     return found

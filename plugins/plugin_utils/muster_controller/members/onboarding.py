@@ -1,4 +1,4 @@
-"""What became of the nodes that this run onboards, as its callbacks hear of it; in the end each of them has a word.
+"""The nodes that this run onboards: as they were named with -e, and their progress, as its callbacks report it.
 
 There is one Onboarding in ansible-playbook. The callback report hands on what happens; processes that are forked for
 actions have it as it is then. A run that dies leaves its nodes quarantined, as they were written.
@@ -7,23 +7,27 @@ actions have it as it is then. A run that dies leaves its nodes quarantined, as 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.inventory.manager import InventoryManager
 from ansible.vars.manager import VariableManager
 
 from muster.members.quarantine import OPTION, read
-from muster.onboard import ending
+from muster.onboard import ending, request
 from muster.onboard.standing import REFUSED
 from muster_controller.inventory import inventory_file
+from muster_node.tools.run import run
 
-from . import quarantine
+from . import members, newcomers
 from .newcomers import GROUP, sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ansible.parsing.dataloader import DataLoader
+
+    from muster.onboard.request import NodeToOnboard
 
 LONGEST = 300  # characters of a reason
 
@@ -34,7 +38,7 @@ class Onboarding:
     def __init__(self) -> None:
         self.nodes: dict[str, dict[str, Any]] = {}
         self.process = os.getpid()
-        self.ended: ending.Ending | None = None
+        self.ended: ending.OnboardingOutcome | None = None
 
     def took(self, result: Mapping[str, Any]) -> None:
         told = result.get("onboarding")
@@ -49,11 +53,11 @@ class Onboarding:
                 first = said.strip().partition("\n")[0].removeprefix(f"{name}: ").rstrip(".")
                 own.setdefault("why", first or "it failed")
 
-    def end(self, *, check: bool) -> ending.Ending | None:
+    def end(self, *, check: bool) -> ending.OnboardingOutcome | None:
         """Write down why nodes were not accepted; who asks once more gets the same answer."""
         if self.ended is None and self.nodes:
             reasons = {
-                name: quarantine.variables((REFUSED + own["why"])[:LONGEST])
+                name: members.quarantine_variables((REFUSED + own["why"])[:LONGEST])
                 for name, own in self.nodes.items()
                 if own.get("written") and not own.get("accepted") and own.get("why")
             }
@@ -75,3 +79,42 @@ def ranks(inventories: Sequence[str], loader: DataLoader) -> dict[str, int]:
     said = {host.name: variables.get_vars(host=host, include_hostvars=False).get(OPTION, False) for host in hosts}
     taking_part = [name for name, value in said.items() if not read(value)]
     return {name: number for number, name in enumerate(taking_part)}
+
+
+def asked(options: Mapping[str, Any]) -> tuple[list[NodeToOnboard], list[str]]:
+    """The nodes, and what is wrong with the request. options: node, address, host_key, gpus, nodes, nodes_file and
+    ssh_config, as the modules onboard_request and import_inventory document them."""
+    config = options["ssh_config"]
+    given = request.OnboardingOptions(
+        **{name: options[name] for name in ("node", "address", "host_key", "gpus", "nodes")},
+        nodes_file=options["nodes_file"],
+        file=newcomers.text_of(options["nodes_file"]) if options["nodes_file"] else None,
+        ssh_config=config,
+        config=newcomers.text_of(config) if config else None,
+        is_own=is_own(config) if config else False,
+    )
+    found, problems = request.asked(given)
+    if not config:
+        return found, problems
+    nodes = []
+    for one in found:
+        own, plain = (settings(config, host) for host in (one.name, newcomers.NOWHERE))
+        problems += request.problems_of_ssh(one, own)
+        address, variables = request.of_ssh(own, plain)
+        nodes.append(request.NodeToOnboard(one.name, address, {**variables, **one.variables}, one.where))
+    return nodes, problems
+
+
+def is_own(config: str) -> bool:
+    """Whether ssh reads this file at every connection of this user."""
+    return os.path.realpath(Path(config).expanduser()) == os.path.realpath(Path.home() / ".ssh/config")
+
+
+def settings(config: str, host: str) -> dict[str, str]:
+    """What ssh makes of a host with this config."""
+    said = run("ssh", "-F", str(Path(config).expanduser()), "-G", host, env=os.environ, cwd=".")
+    found: dict[str, str] = {}
+    for line in said.text.splitlines():
+        keyword, _, value = line.partition(" ")
+        found.setdefault(keyword, value)
+    return found

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from muster.firewall import judge, model, table
 from muster.firewall import plan as firewall_plan
 from muster.firewall.look import read_look
-from muster.firewall.model import RequestError
 from muster.verdict.finding import as_lines
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.variables import node_variables
 
 from .guard import GUARD_ROOT
@@ -17,12 +16,12 @@ from .guard import GUARD_ROOT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.firewall.look import Look
-    from muster.firewall.model import Request
+    from muster.firewall.look import FirewallState
+    from muster.firewall.model import FirewallRequest
     from muster.verdict.finding import Finding
     from muster_controller.nodes.connection import NodeConnection
 
-PROGRAM = Program("firewall")
+PROGRAM = NodeProgram("firewall")
 WHAT = "firewall"
 # What a node cannot be left with; nothing is changed then.
 BLOCKING = (judge.LAUNCH_BLOCKED.id, judge.SSH_BLOCKED.id)
@@ -36,18 +35,18 @@ PLACES = {
 }
 
 
-def look_at(node: NodeConnection) -> Look:
+def look_at(node: NodeConnection) -> FirewallState:
     return read_look(PROGRAM.call(node, "look", PLACES, privileged=True))
 
 
 def request_of(
     task_vars: Mapping[str, Any], templar: Any, loader: Any, node: str, addresses: Mapping[str, str], options: Any
-) -> Request:
+) -> FirewallRequest:
     own = node_variables(task_vars, templar, loader, node)
     return model.make_request(node, own, addresses, options)
 
 
-def findings_now(request: Request, look: Look) -> list[Finding]:
+def findings_now(request: FirewallRequest, look: FirewallState) -> list[Finding]:
     """What verify judges: the rules in force, and those of the next boot."""
     return [*judge.judge(request, look, judge.scene_now(look)), *judge.judge_boot(request, look)]
 
@@ -56,7 +55,7 @@ def blocked_by(findings: list[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.status == "fail" and finding.id in BLOCKING]
 
 
-def to_do(request: Request, look: Look, mode: str) -> tuple[list[str], list[str]]:
+def to_do(request: FirewallRequest, look: FirewallState, mode: str) -> tuple[list[str], list[str]]:
     """Why the role has to come to this node, and what it would say where it has not."""
     if mode == "verify":
         findings = findings_now(request, look)
@@ -70,4 +69,13 @@ def to_do(request: Request, look: Look, mode: str) -> tuple[list[str], list[str]
     return why, as_lines(finding for finding in findings if finding.status != "pass")
 
 
-__all__ = ["PLACES", "PROGRAM", "WHAT", "RequestError", "blocked_by", "findings_now", "look_at", "read_look", "to_do"]
+__all__ = [
+    "PLACES",
+    "PROGRAM",
+    "WHAT",
+    "blocked_by",
+    "findings_now",
+    "look_at",
+    "read_look",
+    "to_do",
+]

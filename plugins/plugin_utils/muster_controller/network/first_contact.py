@@ -1,7 +1,7 @@
-"""Asking a node for its host key over the way that ssh itself would take, without logging in.
+"""First contact with a node: its host key, asked without logging in, and then the first login, through a shell.
 
 How ssh would go (address, port, jump host, the files it looks the key up in) is asked of `ssh -G`; the key is shown
-in the first half of a connection, before anybody says who they are.
+in the first half of a connection, before anybody authenticates. Python may be missing at the first login.
 """
 
 from __future__ import annotations
@@ -12,25 +12,48 @@ import os
 import shlex
 import socket
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import paramiko
+from ansible.errors import AnsibleError
+from ansible.module_utils.common.text.converters import to_text
 
 from muster.network import known_hosts, trust
-from muster.network.known_hosts import Key
+from muster.network.known_hosts import HostKey
+from muster.onboard import contact
+from muster_controller.playbook.node_error import NodeError, one_line
 from muster_node.tools import files
 from muster_node.tools.run import run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ansible.plugins.connection import ConnectionBase
+
+    from muster_controller.nodes.connection import NodeConnection
 
 TIMEOUT = 12.0
 # ssh's names of the algorithms with which a key of a type signs, where they differ.
 ALGORITHMS = {"ssh-rsa": ["rsa-sha2-512", "rsa-sha2-256"]}
+AT_ONCE = 32
+MOST = 20_000  # characters of what a machine says
+# Prints what contact.read reads, and changes nothing. $1 is the interpreter.
+LOOK = r"""
+LC_ALL=C; export LC_ALL
+echo "muster.user $(id -un)"; echo "muster.uid $(id -u)"
+echo "muster.python $("$1" -I -S -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)"
+for other in /usr/bin/python3.[0-9]* /usr/local/bin/python3.[0-9]*; do
+  case $other in *config*|*'*'*) ;; *) echo "muster.other $other" ;; esac
+done
+said=$(sudo -n true 2>&1); code=$?
+echo "muster.sudo $code"; echo "muster.said $said" | head -n 1
+"""
+
+
 # What a connection that fails prints is in the exception as well.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 logging.getLogger("paramiko").propagate = False
@@ -85,13 +108,13 @@ def road_to(node: str, connection: ConnectionBase, wanted: str = "") -> Road:
     return Road(node=node, wanted=wanted, host=str(connection.get_option("host")), arguments=tuple(arguments))
 
 
-def meet(road: Road, project: str, replace: Sequence[str]) -> trust.Row:
+def meet(road: Road, project: str, replace: Sequence[str]) -> trust.HostKeyDecision:
     """Ask one node for its keys, and decide."""
     if road.arguments is None:
         return trust.decide(trust.Contact(road.node, "", road.host, local=True), [], project, replace)
     end = where_it_ends(road, project)
     known = [entry for path in end.files for entry in known_hosts.entries(read(path), path) if entry.names(end.name)]
-    keys: list[Key] = []
+    keys: list[HostKey] = []
     error = end.error
     asked: list[list[str]] = []
     while not error:
@@ -120,7 +143,7 @@ def read(path: str) -> str:
     """The text of a file, empty where there is none. Bytes that are no text survive (surrogateescape)."""
     try:
         return files.read(path, links=True).decode("utf-8", "surrogateescape")
-    except (FileNotFoundError, NotADirectoryError, PermissionError, files.RefusedError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError, files.UnsafePathError):
         return ""
 
 
@@ -191,7 +214,7 @@ def split_port(place: str) -> tuple[str, str]:
     return host, port
 
 
-def show_key(end: End, types: Sequence[str]) -> Key:
+def show_key(end: End, types: Sequence[str]) -> HostKey:
     """The host key of one of these types that the node shows, the first that it has. Raises NoKeyError."""
     with connected(end) as sock:
         try:
@@ -210,7 +233,7 @@ def show_key(end: End, types: Sequence[str]) -> Key:
             raise NoKeyError(f"the connection broke: {exc or 'nothing came'}") from exc
         finally:
             transport.close()
-    return Key(key.get_name(), key.get_base64())
+    return HostKey(key.get_name(), key.get_base64())
 
 
 def _plain(reason: str) -> str:
@@ -269,3 +292,36 @@ def _end_of(process: subprocess.Popen[str]) -> str:
     except ValueError:
         return ""  # it was asked before
     return " ".join(" ".join((said or "").split()).split("\r"))[-300:]
+
+
+def met(connections: Mapping[str, NodeConnection]) -> dict[str, str]:
+    """Why each of these machines cannot be taken on, all of them asked at once; "" where one can."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        # Ansible keeps the current task in a context variable, which threads do not inherit.
+        looks = {name: pool.submit(copy_context().run, _meet, one) for name, one in connections.items()}
+        return {name: look.result() for name, look in looks.items()}
+
+
+def _meet(node: NodeConnection) -> str:
+    user = str(node.connection._play_context.remote_user or "")
+    command = f"/bin/sh -c {shlex.quote(LOOK)} sh {shlex.quote(node.interpreter)}"
+    try:
+        code, out, err = node.connection.exec_command(command, in_data=None, sudoable=False)
+    except AnsibleError as problem:
+        return contact.not_reached(one_line(str(problem)), user)
+    login = contact.read(to_text(out)[:MOST], node.interpreter)
+    if login is None:
+        said = one_line(to_text(err)) or one_line(to_text(out)) or "nothing"
+        return f"its shell does not do what it is asked: it ended with code {code} and said: {said}"
+    return contact.python_problem(login) or _root(node, login)
+
+
+def _root(node: NodeConnection, login: contact.FirstLogin) -> str:
+    """Whether root's Python runs, by the way that the inventory says: every step needs that."""
+    try:
+        code, out, err = node.python("-I -S -c 'import os; print(os.getuid())'", b"", privileged=True)
+    except NodeError as problem:
+        return contact.sudo_problem(login, str(problem))
+    if code or out.strip() != "0":
+        return contact.sudo_problem(login, one_line(err) or one_line(out) or f"it ended with code {code}")
+    return ""

@@ -5,7 +5,7 @@
         ...                           # so whatever was looked at before is to be looked at again
     guard.change(
         files=["/etc/ssh/sshd_config.d/50-muster.conf"],   # put back as they are now, or removed where not there
-        undo=[Command(["systemctl", "reload", "ssh"])],    # and then run
+        undo=[UndoCommand(["systemctl", "reload", "ssh"])],    # and then run
         apply=lambda: PROGRAM.call(node, "apply", {...}, privileged=True),
     )
 
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from muster_controller.nodes.connection import NodeConnection, connect
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.node_error import NodeError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ansible.plugins.action import ActionBase
 
-PROGRAM = Program("guard")
+PROGRAM = NodeProgram("guard")
 GUARD_ROOT = "/var/lib/muster/guard"
 # A new connection is tried again until this long before the timer: a confirmation under way must not race it.
 MARGIN = 12
@@ -52,7 +52,7 @@ class GuardError(Exception):
 
 
 @dataclass(frozen=True)
-class Command:
+class UndoCommand:
     """One command of the undo, run as root without a shell; `text` names the kept text that is its standard input."""
 
     argv: Sequence[str]
@@ -60,7 +60,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Change:
+class GuardedChange:
     """A change that is in force and not confirmed. began: by the monotonic clock, which all processes share."""
 
     token: str
@@ -97,7 +97,7 @@ class Guard:
         apply: Callable[[], object],
         files: Sequence[str] = (),
         texts: Mapping[str, str] | None = None,
-        undo: Sequence[Command] = (),
+        undo: Sequence[UndoCommand] = (),
         fix: str = "",
     ) -> None:
         """Apply under guard. `fix` ends the sentence of the failure: what the user may look at or type."""
@@ -109,9 +109,9 @@ class Guard:
         apply: Callable[[], object],
         files: Sequence[str] = (),
         texts: Mapping[str, str] | None = None,
-        undo: Sequence[Command] = (),
+        undo: Sequence[UndoCommand] = (),
         fix: str = "",
-    ) -> Change:
+    ) -> GuardedChange:
         """Apply, and leave the timer running: `keep` or `take_back` ends it, from another process if need be."""
         token = secrets.token_hex(8)
         armed = self._ask(
@@ -135,16 +135,16 @@ class Guard:
         except BaseException:
             self._undo_now()
             raise
-        return Change(token, began)
+        return GuardedChange(token, began)
 
-    def keep(self, change: Change, fix: str = "") -> None:
+    def keep(self, change: GuardedChange, fix: str = "") -> None:
         """Confirm by a new connection."""
         reason = self._confirm(change.token, change.began)
         if reason:
             why = f"a new connection could not be made while it was in force ({reason})"
             self._see_it_undone(change.token, change.began, why, fix)
 
-    def take_back(self, change: Change, reason: str, fix: str = "") -> None:
+    def take_back(self, change: GuardedChange, reason: str, fix: str = "") -> None:
         """Undo at once, where something else than the way in speaks against it; always raises GuardError."""
         self._undo_now()
         self._see_it_undone(change.token, change.began, reason, fix)

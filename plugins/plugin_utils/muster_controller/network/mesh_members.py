@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def member_of(name: str, address: str, ansible_host: str, look: Mapping[str, Any]) -> ssh_mesh.Member:
+def member_of(name: str, address: str, ansible_host: str, look: Mapping[str, Any]) -> ssh_mesh.MeshMember:
     """look: what ssh_mesh_key returned; nothing where the node was not looked at."""
     if "host_keys" not in look:
-        return ssh_mesh.Member(name, address, seen=False)
-    return ssh_mesh.Member(
+        return ssh_mesh.MeshMember(name, address, seen=False)
+    return ssh_mesh.MeshMember(
         name=name,
         address=address,
         sources=(address, *other_sources(ansible_host)),

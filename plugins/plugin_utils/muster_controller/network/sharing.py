@@ -6,7 +6,7 @@ import getpass
 from typing import TYPE_CHECKING, Any
 
 from muster.network import known_hosts
-from muster.share import HEAD, NAMES, Hop, Shared, unknown
+from muster.share import HEAD, NAMES, Hop, SharedNode, unknown
 from muster.verdict.words import few
 from muster_controller.playbook.trusted import trusted_writers
 from muster_node.tools import files, trust
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 ANOTHER = "name another folder with -e share_to=FOLDER"
 
 
-def shared(road: Road, values: Mapping[str, Any], project: str) -> Shared:
+def shared(road: Road, values: Mapping[str, Any], project: str) -> SharedNode:
     """project: the known_hosts of the inventory."""
     if road.arguments is None:
         why = f"it is reached by the connection {road.host}, which nobody else has: give it an address for ssh"
-        return Shared(road.node, error=why)
+        return SharedNode(road.node, error=why)
     end = where_it_ends(road, project)
     if end.error:
-        return Shared(road.node, error=end.error)
-    return Shared(
+        return SharedNode(road.node, error=end.error)
+    return SharedNode(
         name=road.node,
         host=end.hostname,
         port=end.port,
@@ -39,7 +39,7 @@ def shared(road: Road, values: Mapping[str, Any], project: str) -> Shared:
     )
 
 
-def known(end: End) -> tuple[known_hosts.Key, ...]:
+def known(end: End) -> tuple[known_hosts.HostKey, ...]:
     """The keys by which ssh knows the end of a way; none that was revoked."""
     entries = [entry for path in end.files for entry in known_hosts.entries(read(path), path) if entry.names(end.name)]
     revoked = {entry.key for entry in entries if entry.marker == "@revoked"}

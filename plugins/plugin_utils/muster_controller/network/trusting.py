@@ -26,10 +26,10 @@ AT_ONCE = 32
 
 
 @dataclass(frozen=True)
-class Trusted:
+class HostKeyChanges:
     """rows: what was made of each node. project: the file. before, after: its text; check mode writes nothing."""
 
-    rows: Sequence[trust.Row]
+    rows: Sequence[trust.HostKeyDecision]
     project: str
     before: str
     after: str
@@ -53,7 +53,7 @@ def compare_and_pin(
     confirmed: bool,
     replace: Sequence[str] = (),
     again: str,
-) -> Trusted:
+) -> HostKeyChanges:
     """names: in the play. again: what to type where nobody can be asked."""
     rows = look(action, task_vars, names, project, list(replace))
     before = read(project)
@@ -68,12 +68,12 @@ def compare_and_pin(
             after = known_hosts.pinned(after, row.node, row.host, row.key, replace=row.replace)
     if after != before and not action._task.check_mode:
         write(project, after)
-    return Trusted(rows, project, before, after)
+    return HostKeyChanges(rows, project, before, after)
 
 
 def look(
     action: ActionBase, task_vars: Mapping[str, Any], names: Sequence[str], project: str, replace: list[str]
-) -> list[trust.Row]:
+) -> list[trust.HostKeyDecision]:
     roads = [road(action, task_vars, name) for name in names]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         # Ansible keeps the current task in a context variable, which threads do not inherit.
@@ -87,7 +87,7 @@ def road(action: ActionBase, task_vars: Mapping[str, Any], name: str) -> Road:
     return road_to(name, connect(action, name, task_vars).connection, wanted)
 
 
-def confirm(rows: Sequence[trust.Row], again: str) -> None:
+def confirm(rows: Sequence[trust.HostKeyDecision], again: str) -> None:
     """Ask whether the user trusts what is new among them; end here where that is not said."""
     question = trust.question(rows)
     if not question:
@@ -100,7 +100,7 @@ def confirm(rows: Sequence[trust.Row], again: str) -> None:
         raise AnsibleActionFail(f"Nothing was pinned. When the keys are confirmed, type: {again}")
 
 
-def told(row: trust.Row) -> dict[str, str]:
+def told(row: trust.HostKeyDecision) -> dict[str, str]:
     key = row.key
     return {
         "node": row.node,

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from muster_controller.playbook.action import ControllerAction
 
-    from .program import Program
+    from .program import NodeProgram
 
 SECONDS = 60.0  # that a node has to answer
 
 
 @dataclass(frozen=True)
-class Said:
+class NodeAnswer:
     """What a node answered. error: why there is nothing."""
 
     data: Any = None
@@ -28,11 +28,11 @@ class Said:
 
 def ask_nodes(
     action: ControllerAction,
-    program: Program,
+    program: NodeProgram,
     verb: str,
     payloads: Mapping[str, dict[str, Any]],
     seconds: float = SECONDS,
-) -> dict[str, Said]:
+) -> dict[str, NodeAnswer]:
     """payloads: what each node is asked with. They are asked as root."""
     messages = Messages({name: connect(action, name, action.task_vars) for name in payloads}, program)
     messages.open()
@@ -40,5 +40,5 @@ def ask_nodes(
         messages.ask(name, verb, payload, privileged=True)
     answers = messages.gather(verb, payloads, seconds, lambda _: None)
     messages.close()
-    late = Said(error=f"it did not answer within {seconds:.0f} s")
-    return {name: Said(one.data, one.error) if (one := answers.get(name)) else late for name in payloads}
+    late = NodeAnswer(error=f"it did not answer within {seconds:.0f} s")
+    return {name: NodeAnswer(one.data, one.error) if (one := answers.get(name)) else late for name in payloads}

@@ -18,16 +18,16 @@ from muster.distribution.lines import lines, seed
 from muster.verdict.words import few, gigabytes, plural
 from muster_node.distribution import manifest
 
-from .program import Program
+from .program import NodeProgram
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from muster_node.distribution.manifest import File
+    from muster_node.distribution.manifest import ManifestFile
 
-    from .messages import Answer, Messages
+    from .messages import Messages, NodeReply
 
-PROGRAM = Program("distribution")
+PROGRAM = NodeProgram("distribution")
 BODY = 4_000_000  # bytes of content in one message to the node that the controller sends to
 LOOK_TIMEOUT = 40.0
 READS = 50_000_000  # bytes a second that a node reads at least
@@ -44,9 +44,9 @@ class Content(Protocol):
     """What is distributed; see Project, and Wheels."""
 
     @property
-    def files(self) -> Sequence[File]: ...
+    def files(self) -> Sequence[ManifestFile]: ...
 
-    def read(self, file: File, begin: int, most: int) -> bytes: ...
+    def read(self, file: ManifestFile, begin: int, most: int) -> bytes: ...
 
 
 def digest_of(content: Content) -> str:
@@ -54,7 +54,7 @@ def digest_of(content: Content) -> str:
     return manifest.digest_of(manifest.render(content.files))
 
 
-class Place(NamedTuple):
+class DistributionNode(NamedTuple):
     """address: on the training network. store: the folder there; plain: with files under their own names."""
 
     address: str
@@ -74,7 +74,7 @@ class Distribution:
 
     def __init__(
         self,
-        places: Mapping[str, Place],
+        places: Mapping[str, DistributionNode],
         port: int,
         messages: Messages,
         say: Callable[[str], None],
@@ -201,7 +201,7 @@ class Distribution:
     def settle(
         self,
         asks: Mapping[str, Sequence[str]],
-        got: Mapping[str, Answer | None],
+        got: Mapping[str, NodeReply | None],
         name_of: Mapping[str, str],
         port: Mapping[str, int],
         limit: float,
@@ -241,7 +241,7 @@ class Distribution:
 
     # ------------------------------------------------------------ messages
 
-    def ask(self, verb: str, requests: Mapping[str, dict[str, Any]], timeout: float) -> dict[str, Answer | None]:
+    def ask(self, verb: str, requests: Mapping[str, dict[str, Any]], timeout: float) -> dict[str, NodeReply | None]:
         for name, request in requests.items():
             self.messages.ask(name, verb, request, privileged=self.privileged, program=PROGRAM)
         found = self.messages.gather(verb, requests, timeout, too_late, self.give_up)
@@ -272,9 +272,9 @@ def bodies(content: Content, wanted: set[str], most: int = BODY) -> Iterator[tup
         yield pieces, body
 
 
-def why(answer: Answer | None, seconds: float) -> str:
+def why(answer: NodeReply | None, seconds: float) -> str:
     return (answer.error or answers.SHAPELESS) if answer else f"no answer within {seconds:.0f} s"
 
 
-def too_late(_answer: Answer) -> None:
+def too_late(_answer: NodeReply) -> None:
     """What comes behind its time is of no use any more."""

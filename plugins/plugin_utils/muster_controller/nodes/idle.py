@@ -10,14 +10,14 @@ from muster.launch.occupied import on_seats
 from muster.onboard.partner import NOT_ASKED, busy_with
 from muster_controller.playbook.node_error import NodeError
 
-from .program import Program
+from .program import NodeProgram
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .connection import NodeConnection
 
-LAUNCH = Program("launch")
+LAUNCH = NodeProgram("launch")
 AT_ONCE = 32
 
 

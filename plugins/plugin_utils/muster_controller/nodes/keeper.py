@@ -19,7 +19,7 @@ from muster_controller.playbook.interruption import SIGNALS
 from muster_controller.playbook.node_error import NodeError
 from muster_node.tools import files
 
-from .program import Program
+from .program import NodeProgram
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-PROGRAM = Program("claim")
+PROGRAM = NodeProgram("claim")
 RENEWED = LEASE / 4  # seconds from one renewal to the next
 FREED = 10.0  # seconds that nodes have to answer in the end; the others' leases run out
 THREADS = 32  # nodes that are asked at once

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from muster.launch.answers import UnusableError
+from muster.verdict.reading import UnusableError
 from muster_controller.playbook.node_error import NodeError, one_line
 
 from .own_limits import explained
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from muster.launch.answers import Reader
     from muster_controller.playbook.node_error import Way
 
-    from .program import Program
+    from .program import NodeProgram
 
 OPENED_AT_ONCE = 32  # connections: each begins processes here and a login there
 OPENING = 3.0  # seconds that one waits for others to be open; those may be to nodes that hang
@@ -34,7 +34,7 @@ def as_it_is(_node: str, _verb: str, data: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 @dataclass(frozen=True)
-class Answer:
+class NodeReply:
     """What came of one message; `sent` and `received` on the monotonic clock. Without data, `error` says why.
 
     data: what the program's verb returns, such as those in muster/launch/messages.py. dropped: what was no use in it.
@@ -58,7 +58,7 @@ class NodeThread(threading.Thread):
         self.connection = connection
         self.messages = messages
         self.opened = False
-        self.inbox: queue.Queue[tuple[Program, str, dict[str, Any], bool, float] | None] = queue.Queue()
+        self.inbox: queue.Queue[tuple[NodeProgram, str, dict[str, Any], bool, float] | None] = queue.Queue()
         # Ansible keeps the current task in a context variable, which new threads do not inherit.
         self.context = contextvars.copy_context()
 
@@ -73,20 +73,20 @@ class NodeThread(threading.Thread):
                 self.messages.opening.release()
             self.messages.answers.put(answer)
 
-    def carry(self, program: Program, verb: str, payload: dict[str, Any], privileged: bool) -> Answer:
+    def carry(self, program: NodeProgram, verb: str, payload: dict[str, Any], privileged: bool) -> NodeReply:
         sent = time.monotonic()
         try:
             data = program.call(self.connection, verb, payload, privileged=privileged)
             received = time.monotonic()
             data, dropped = self.messages.read(self.name, verb, data)
         except NodeError as exc:
-            return Answer(self.name, verb, sent, time.monotonic(), None, explained(str(exc)), exc.reachable)
+            return NodeReply(self.name, verb, sent, time.monotonic(), None, explained(str(exc)), exc.reachable)
         except UnusableError as exc:
-            return Answer(self.name, verb, sent, received, None, f"its answer to {verb} is of no use: {exc}")
+            return NodeReply(self.name, verb, sent, received, None, f"its answer to {verb} is of no use: {exc}")
         except Exception as exc:  # whatever a connection plugin may raise is news about this node
             why = explained(one_line(f"{type(exc).__name__}: {exc}"))
-            return Answer(self.name, verb, sent, time.monotonic(), None, why)
-        return Answer(self.name, verb, sent, received, data, dropped=dropped)
+            return NodeReply(self.name, verb, sent, time.monotonic(), None, why)
+        return NodeReply(self.name, verb, sent, received, data, dropped=dropped)
 
 
 class Messages:
@@ -95,11 +95,11 @@ class Messages:
     program: the one whose verbs are sent, where a message names no other. read: what is made of each answer.
     """
 
-    def __init__(self, connections: Mapping[str, Way], program: Program, read: Reader = as_it_is) -> None:
+    def __init__(self, connections: Mapping[str, Way], program: NodeProgram, read: Reader = as_it_is) -> None:
         self.program = program
         self.read = read
         self.opening = threading.BoundedSemaphore(OPENED_AT_ONCE)
-        self.answers: queue.Queue[Answer] = queue.Queue()
+        self.answers: queue.Queue[NodeReply] = queue.Queue()
         self.threads = {name: NodeThread(connection, self) for name, connection in connections.items()}
 
     def open(self) -> None:
@@ -119,12 +119,12 @@ class Messages:
         *,
         privileged: bool = False,
         delay: float = 0.0,
-        program: Program | None = None,
+        program: NodeProgram | None = None,
     ) -> None:
         """Send behind what is already under way to this node, and not before `delay` seconds from now."""
         self.threads[node].inbox.put((program or self.program, verb, payload, privileged, time.monotonic() + delay))
 
-    def next(self, timeout: float) -> Answer | None:
+    def next(self, timeout: float) -> NodeReply | None:
         try:
             return self.answers.get(timeout=timeout)
         except queue.Empty:
@@ -135,11 +135,11 @@ class Messages:
         verb: str,
         nodes: Collection[str],
         timeout: float,
-        on_other: Callable[[Answer], None],
+        on_other: Callable[[NodeReply], None],
         give_up: Callable[[], bool] = lambda: False,
-    ) -> dict[str, Answer]:
+    ) -> dict[str, NodeReply]:
         """The answers of these nodes to one verb, in their order; a node that does not answer in time is missing."""
-        found: dict[str, Answer] = {}
+        found: dict[str, NodeReply] = {}
         deadline = time.monotonic() + timeout
         while len(found) < len(nodes) and time.monotonic() < deadline and not give_up():
             answer = self.next(0.2)

@@ -1,6 +1,6 @@
 """The one way in which the controller runs a program on a node.
 
-    LAUNCH = Program("launch")      # plugins/module_utils/muster_node/programs/launch.py and the tools it imports
+    LAUNCH = NodeProgram("launch")  # plugins/module_utils/muster_node/programs/launch.py and the tools it imports
     facts = LAUNCH.call(connection, "prepare", {...}, privileged=True)
 
 A program is piped into the node's own Python (3.10+, `-I -S`: the standard library alone), with a verb as argument and
@@ -39,7 +39,7 @@ PACKING = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Program:
+class NodeProgram:
     """name: of a file in muster_node/programs, or in another room of muster_node. It is packed when it is first sent,
     by one thread for all."""
 

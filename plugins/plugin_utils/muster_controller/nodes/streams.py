@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.net_probe import quality, schedule
 
-from .program import Program
+from .program import NodeProgram
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .messages import Messages
 
-CALLER = Program("probe_caller")
+CALLER = NodeProgram("probe_caller")
 MOMENT = 0.1  # seconds that one stream lasts
 LONGER = 0.25  # that one lasts which is measured again
 AGAIN = 12  # of the slowest pairs are measured again

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError
 
-from muster.packages.mirrors import CUSTOM, UPSTREAM, MirrorError, Request, proxy_environment, resolve
+from muster.packages.mirrors import CUSTOM, UPSTREAM, MirrorError, MirrorsRequest, proxy_environment, resolve
 from muster_controller.playbook.variables import load_roles, project_root, read_node, value_of_nodes
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def node_request(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoa
 def pip_mirror(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, str]:
     """Return where pip looks on this host by the request for a mirror; nothing with upstream. See pip_sources."""
     values = node_request(task_vars, templar, loader, host)
-    request = Request(values["cluster_mirror"], values["cluster_mirror_urls"], values["cluster_offline_dir"])
+    request = MirrorsRequest(values["cluster_mirror"], values["cluster_mirror_urls"], values["cluster_offline_dir"])
     try:
         places = resolve(mirrors_table(loader), request, system="")  # what pip takes is the same for every system
     except MirrorError as error:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ansible.utils.display import Display
 
-    from muster.status.screen import Line
+    from muster.status.screen import StatusLine
 
 WIDTH = 120  # where there is no terminal, and no COLUMNS
 NARROWEST, WIDEST = 40, 1000
@@ -54,7 +54,7 @@ class Screens:
         self.redraws = again and parent_has_terminal()
         self.drawn = 0
 
-    def show(self, lines: Sequence[Line]) -> None:
+    def show(self, lines: Sequence[StatusLine]) -> None:
         colours = {"ok": constants.COLOR_OK, "warn": constants.COLOR_WARN, "fail": constants.COLOR_ERROR}
         texts = [printable(line.text) for line in lines]
         shown = [

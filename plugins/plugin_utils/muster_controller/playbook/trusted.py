@@ -7,7 +7,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from muster_node.tools.trust import Trusted, foreign_writer
+from muster_node.tools.trust import TrustedOwners, foreign_writer
 
 from .variables import project_root
 
@@ -32,7 +32,7 @@ def who_else_writes(path: Path) -> tuple[str, str] | None:
     return f"{found}, and so chooses what runs on the nodes", HOW
 
 
-def trusted_writers() -> Trusted:
+def trusted_writers() -> TrustedOwners:
     project = project_root().stat()
     groups = frozenset({project.st_gid} if project.st_mode & stat.S_IWGRP else ())
-    return Trusted(frozenset({0, os.geteuid(), project.st_uid}), groups, private_groups=True)
+    return TrustedOwners(frozenset({0, os.geteuid(), project.st_uid}), groups, private_groups=True)

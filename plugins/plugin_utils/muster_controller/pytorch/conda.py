@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from muster.pytorch.conda import Asked, CondaError, Package, Section, make_section
-from muster_node.distribution.manifest import File
+from muster.pytorch.conda import CondaError, CondaPackage, CondaSection, CondaSpecs, make_section
+from muster_node.distribution.manifest import ManifestFile
 from muster_node.tools import files
 
 from .conda_assembly import assemble
@@ -40,7 +40,7 @@ def rattler() -> Any:
         raise CondaError(MISSING) from None
 
 
-def solve(asked: Asked, platform: str, facts: Mapping[str, str]) -> Section:
+def solve(asked: CondaSpecs, platform: str, facts: Mapping[str, str]) -> CondaSection:
     """Find out what the request leads to today. facts: of a node of that platform. Raises CondaError."""
     module = rattler()
     virtual = {"__unix": "0", "__linux": version_in(facts["kernel"]), "__glibc": version_in(facts["glibc"])}
@@ -66,7 +66,7 @@ def solve(asked: Asked, platform: str, facts: Mapping[str, str]) -> Section:
     nameless = [record.file_name for record in records if record.sha256 is None]
     if nameless:
         raise CondaError(f"its channel has no sha256 of {nameless[0]}, so that it cannot be locked")
-    return make_section(platform, asked, [Package(str(record.url), record.sha256.hex()) for record in records])
+    return make_section(platform, asked, [CondaPackage(str(record.url), record.sha256.hex()) for record in records])
 
 
 def version_in(text: str) -> str:
@@ -75,7 +75,7 @@ def version_in(text: str) -> str:
     return found[0] if found else "0"
 
 
-def fetched(package: Package) -> Path:
+def fetched(package: CondaPackage) -> Path:
     """The package's file in the cache, which has exactly the content of the lock. Raises CondaError."""
     path = _cache("packages", package.sha256) / package.file
     if path.is_file() and _sha256(path) == package.sha256:
@@ -99,30 +99,30 @@ def fetched(package: Package) -> Path:
 
 
 @dataclass(frozen=True)
-class Archive:
+class CondaArchive:
     """An environment as one file; content for Distribution."""
 
     path: Path
     sha256: str
 
     @property
-    def files(self) -> Sequence[File]:
-        return [File(self.path.name, executable=False, size=self.path.stat().st_size, sha256=self.sha256)]
+    def files(self) -> Sequence[ManifestFile]:
+        return [ManifestFile(self.path.name, executable=False, size=self.path.stat().st_size, sha256=self.sha256)]
 
-    def read(self, file: File, begin: int, most: int) -> bytes:
+    def read(self, file: ManifestFile, begin: int, most: int) -> bytes:
         with (self.path.parent / file.path).open("rb") as content:
             content.seek(begin)
             return content.read(most)
 
 
 @contextlib.contextmanager
-def put_together(section: Section, path: str) -> Iterator[Archive]:
+def put_together(section: CondaSection, path: str) -> Iterator[CondaArchive]:
     """The environment for this path on the nodes. Raises CondaError."""
     rattler()
     packages = [(package, fetched(package)) for package in section.packages]
     with tempfile.TemporaryDirectory(prefix="muster-conda-") as folder:
         archive = assemble(packages, Path(folder), path, section.platform)
-        yield Archive(archive, _sha256(archive))
+        yield CondaArchive(archive, _sha256(archive))
 
 
 def _cache(*parts: str) -> Path:

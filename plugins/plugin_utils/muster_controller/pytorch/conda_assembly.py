@@ -27,12 +27,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from muster.pytorch.conda import CondaError, Package
+from muster.pytorch.conda import CondaError, CondaPackage
 from muster.pytorch.conda_contents import (
     DESCRIBING,
     INDEX,
+    CondaEntry,
     Contents,
-    Entry,
     check_members,
     check_tree,
     check_unpacked,
@@ -58,7 +58,7 @@ MOST_SAID = 4000  # characters of the process
 CHUNK = 1 << 20
 
 
-def assemble(packages: Sequence[tuple[Package, Path]], folder: Path, root: str, platform: str) -> Path:
+def assemble(packages: Sequence[tuple[CondaPackage, Path]], folder: Path, root: str, platform: str) -> Path:
     """Put these files of packages together in this folder of one's own; return the archive. Raises CondaError.
 
     root: the environment's path on the nodes, which is written into its files.
@@ -125,7 +125,7 @@ def answer(given: Mapping[str, Any]) -> dict[str, str]:
     library = importlib.import_module("rattler")
     for part in ("package_cache", "package_streaming"):
         importlib.import_module(f"rattler.{part}")
-    packages = [(Package(one["url"], one["sha256"]), Path(one["path"])) for one in given["packages"]]
+    packages = [(CondaPackage(one["url"], one["sha256"]), Path(one["path"])) for one in given["packages"]]
     account: int | None = given["account"]
     os.umask(0o022)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -169,10 +169,10 @@ class Assembly:
     def __init__(self, library: Any, work: Path, root: str) -> None:
         self.library, self.work, self.root = library, work, root
         self.cache, self.tree = work / "unpacked", work / "tree"
-        self.known: list[tuple[Contents, list[Entry]]] = []
-        self.sizes: dict[Package, int] = {}
+        self.known: list[tuple[Contents, list[CondaEntry]]] = []
+        self.sizes: dict[CondaPackage, int] = {}
 
-    def unpack(self, package: Package, source: BinaryIO) -> None:
+    def unpack(self, package: CondaPackage, source: BinaryIO) -> None:
         """Unpack a package and compare it with its own list. Raises CondaError."""
         folder, named = self.cache / "-".join(package.parts), self.work / package.file
         folder.mkdir(parents=True)
@@ -208,7 +208,7 @@ class Assembly:
             self._name_source(contents.package)
         check_tree(layout, entries_of(self.tree))
 
-    def _record(self, package: Package) -> Any:
+    def _record(self, package: CondaPackage) -> Any:
         said = self.library.PackageRecord.from_index_json(
             self.cache / "-".join(package.parts) / INDEX, size=self.sizes[package], sha256=package.sha256
         )
@@ -216,7 +216,7 @@ class Assembly:
         nowhere = (self.work / "nowhere" / package.file).as_uri()
         return self.library.RepoDataRecord(said, package.file, nowhere, package.url.rsplit("/", 2)[0])
 
-    def _name_source(self, package: Package) -> None:
+    def _name_source(self, package: CondaPackage) -> None:
         """Have the record of a package name where it is from, and nothing of this machine."""
         path = self.tree / "conda-meta" / f"{'-'.join(package.parts)}.json"
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -225,7 +225,7 @@ class Assembly:
         path.write_text(json.dumps({**kept, "url": package.url}, indent=2), encoding="utf-8")
 
 
-def entries_of(folder: Path) -> Iterator[Entry]:
+def entries_of(folder: Path) -> Iterator[CondaEntry]:
     """What lies in a folder; no link is followed."""
     found: list[tuple[str, os.stat_result, str]] = []
     left = [""]
@@ -242,10 +242,10 @@ def entries_of(folder: Path) -> Iterator[Entry]:
     for path, status, target in sorted(found):
         kind = KINDS.get(stat.S_IFMT(status.st_mode), "special")
         outside = kind == "file" and status.st_nlink > names_of[status.st_dev, status.st_ino]
-        yield Entry(path, kind, stat.S_IMODE(status.st_mode), target, status.st_size, outside=outside)
+        yield CondaEntry(path, kind, stat.S_IMODE(status.st_mode), target, status.st_size, outside=outside)
 
 
-def entry_with_hash(folder: Path, entry: Entry) -> Entry:
+def entry_with_hash(folder: Path, entry: CondaEntry) -> CondaEntry:
     digest = hashlib.sha256()
     with opened(folder / entry.path) as file:
         while chunk := file.read(CHUNK):

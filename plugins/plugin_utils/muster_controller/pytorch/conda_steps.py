@@ -10,7 +10,7 @@ from muster.pytorch import conda, environments
 from muster.pytorch.conda import CondaError
 from muster.pytorch.lock import LockError
 from muster.pytorch.request import is_environment
-from muster_controller.nodes.distribution import Distribution, Place
+from muster_controller.nodes.distribution import Distribution, DistributionNode
 from muster_controller.playbook.variables import registered
 
 from .conda import put_together, solve
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from ansible.plugins.action import ActionBase
 
-    from muster.pytorch.conda import Asked, Section
+    from muster.pytorch.conda import CondaSection, CondaSpecs
 
-    from .conda import Archive
+    from .conda import CondaArchive
 
 OPTIONS = ("node", "keep", "user", "lock_timeout")
 NOT_YET = "new"  # what a look has for the name of an environment that is not locked yet
@@ -58,17 +58,17 @@ class CondaSteps(EnvironmentSteps):
             done["diff"] |= dict.fromkeys(("before_header", "after_header"), f"environment {self.name}")
         return done
 
-    def locked(self, asked: Asked) -> tuple[Section, ...]:
+    def locked(self, asked: CondaSpecs) -> tuple[CondaSection, ...]:
         """What the lock has for this request."""
         return tuple(one for one in self._sections() if one.asked == asked.lines)
 
-    def _sections(self) -> tuple[Section, ...]:
+    def _sections(self) -> tuple[CondaSection, ...]:
         try:
             return conda.parse(self.lock_file.text()) if self.lock_file else ()
         except LockError as problem:
             raise LockError(f"{problem}. {BRING_BACK}") from None
 
-    def on_node(self, step: str, sections: tuple[Section, ...], **more: Any) -> dict[str, Any]:
+    def on_node(self, step: str, sections: tuple[CondaSection, ...], **more: Any) -> dict[str, Any]:
         given = {name: self.arguments[name] for name in OPTIONS if name in self.arguments}
         listed = [section.as_dict() for section in sections]
         arguments = {**given, "root": self.root, "step": step, "sections": listed, **more}
@@ -77,7 +77,7 @@ class CondaSteps(EnvironmentSteps):
             answer.pop("diff", None)  # the look has shown it
         return answer
 
-    def look(self, asked: Asked) -> dict[str, Any]:
+    def look(self, asked: CondaSpecs) -> dict[str, Any]:
         found = self.on_node("look", self.locked(asked))
         if self.arguments.get("mode") != "verify" or found.get("failed"):
             return found
@@ -85,7 +85,7 @@ class CondaSteps(EnvironmentSteps):
         fix = "Have it made with pytorch_mode=manage, or take it out of the inventory"
         return {"failed": True, "msg": f"{reasons[0]}. {fix}"} if reasons else {**found, "changed": False}
 
-    def fetch(self, asked: Asked) -> dict[str, Any]:
+    def fetch(self, asked: CondaSpecs) -> dict[str, Any]:
         """If it is this node's turn, put it together here and bring it to all that need the same."""
         mine = self._need_of(self.node)
         same = [name for name in self.vars["ansible_play_batch"] if mine and self._need_of(name) == mine]
@@ -109,9 +109,9 @@ class CondaSteps(EnvironmentSteps):
                 "why": failures,
             }
 
-    def _brought(self, archive: Archive, names: list[str]) -> dict[str, str]:
+    def _brought(self, archive: CondaArchive, names: list[str]) -> dict[str, str]:
         addresses, port, messages = self._ways(names)
-        places = {name: Place(address, f"{self.root}/store") for name, address in addresses.items()}
+        places = {name: DistributionNode(address, f"{self.root}/store") for name, address in addresses.items()}
         what = f"environment {self.name}"
         task = Distribution(places, port, messages, self._shown, lambda: False, privileged=True, what=what)
         try:
@@ -119,7 +119,7 @@ class CondaSteps(EnvironmentSteps):
         finally:
             messages.close()
 
-    def _written(self, section: Section, asked: Asked) -> dict[str, Any]:
+    def _written(self, section: CondaSection, asked: CondaSpecs) -> dict[str, Any]:
         if self.lock_file is None:
             return {}
         with self.lock_file.alone():
@@ -131,7 +131,7 @@ class CondaSteps(EnvironmentSteps):
         self._say(self.lock_file, changes)
         return {"locked": changes, "diff": self.lock_file.difference(text, after)}
 
-    def provide(self, asked: Asked) -> dict[str, Any]:
+    def provide(self, asked: CondaSpecs) -> dict[str, Any]:
         mine = self._need_of(self.node)
         if mine is None:
             return self.on_node("provide", self.locked(asked)) if self._has_work() else {}

@@ -1,7 +1,8 @@
 """What the controller does for one environment of the nodes: its lock, and which node downloads.
 
 Every step is a task, and Ansible ends one task on all nodes before it begins the next. So nobody waits here: what a
-step needs to know of other nodes, it reads from what their earlier steps registered.
+step needs to know of other nodes, it reads from what their earlier steps registered. An existing environment has one
+step, which never changes it.
 """
 
 from __future__ import annotations
@@ -12,17 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 
+from muster.pytorch import environments
 from muster.pytorch.choice import Ask
-from muster.pytorch.downloads import Need, downloader, holders
-from muster.pytorch.lock import LockError, Section, same_place, section_of
+from muster.pytorch.existing import judge
+from muster.pytorch.lock import LockError, WheelSection, same_place, section_of
 from muster.pytorch.request import PLAIN, TORCH
+from muster.pytorch.requirements import RequestedPackages, RequirementsError
+from muster.pytorch.wheels import WheelNeed, downloader, holders
 from muster_controller.nodes.connection import connect
 from muster_controller.nodes.distribution import PROGRAM
 from muster_controller.nodes.messages import Messages
 from muster_controller.playbook.variables import load_roles, read_node, registered
 
+from .environments import environment_places, may_be_reviewed, read, sections
 from .lock_file import REVIEWED, LockFile, LockText, reviewed
-from .pytorch_look import may_be_reviewed, places, sections
 from .wheels import WheelSharing
 
 if TYPE_CHECKING:
@@ -63,7 +67,7 @@ class EnvironmentSteps:
             return {"failed": True, "msg": f"{self.node}: {self.path}: {problem}"}
 
     def _node(self, step: str, **more: Any) -> dict[str, Any]:
-        here = places(self.vars, self.action._templar, self.action._loader, self.node)
+        here = environment_places(self.vars, self.action._templar, self.action._loader, self.node)
         arguments = {**here, **self.arguments, "step": step, **more}
         answer: dict[str, Any] = self.action._execute_module("pytorch_env", arguments, task_vars=self.vars)
         if step != "look":
@@ -119,7 +123,7 @@ class EnvironmentSteps:
         messages.open()
         return {name: values[name]["cluster_address"] for name in names}, port, messages
 
-    def _sharing(self, section: Section, takers: list[str], peers: list[str]) -> WheelSharing:
+    def _sharing(self, section: WheelSection, takers: list[str], peers: list[str]) -> WheelSharing:
         """Begin to share the wheels of this section: what each of these nodes has of them. peers: may have all."""
         addresses, port, messages = self._ways(list(dict.fromkeys([*takers, *peers])))
         folder = str(Path(self.arguments["root"], "wheels", section.digest))
@@ -141,7 +145,7 @@ class EnvironmentSteps:
     def _shown(self, line: str) -> None:
         self.action._display.display(f"  {line}")
 
-    def _written_down(self, lock: LockFile, section: Section) -> dict[str, Any]:
+    def _written_down(self, lock: LockFile, section: WheelSection) -> dict[str, Any]:
         """Have what a node has got in the lock, unless it is there. What the lock or a reviewed one has for the same
         request is the only answer to it: a node that was taken over could name other files for all nodes."""
         there = lock.read()
@@ -184,14 +188,14 @@ class EnvironmentSteps:
         got = news.get("wheels", {}).get("came_from") if name == self.node else None
         return {"came_from": got or news["came"].get(self.node) or found, "why": ""}
 
-    def _needs(self) -> dict[str, Need]:
+    def _needs(self) -> dict[str, WheelNeed]:
         """What the look found that each node needs, in the order of the play."""
         found = {name: self._need(name) for name in self.vars["ansible_play_batch"]}
         return {name: need for name, need in found.items() if need is not None}
 
-    def _need(self, name: str) -> Need | None:
+    def _need(self, name: str) -> WheelNeed | None:
         look = self._of(registered(self.vars, name, self.looks))
-        return Need(**look["needs"]) if "needs" in look and not look.get("failed") else None
+        return WheelNeed(**look["needs"]) if "needs" in look and not look.get("failed") else None
 
     def _has_work(self) -> bool:
         """Whether the look found anything to do here."""
@@ -204,7 +208,7 @@ class EnvironmentSteps:
             self._of(registered(self.vars, name, register)).get("failed") for register in self.earlier
         )
 
-    def _fetched(self, key: str, needs: Mapping[str, Need]) -> tuple[str, Mapping[str, Any]]:
+    def _fetched(self, key: str, needs: Mapping[str, WheelNeed]) -> tuple[str, Mapping[str, Any]]:
         """The node that has last got these wheels in this run, and what it reported; nothing where nobody has."""
         for register in reversed(self.earlier):
             for name in (name for name, need in needs.items() if need.key == key):
@@ -255,3 +259,93 @@ class EnvironmentSteps:
         lines = [*changes[:MOST_LINES], *([f"and {more} more"] if more > 0 else [])]
         for line in lines:
             self._shown(f"{lock}: {line}")
+
+
+class ExistingSteps:
+    def __init__(
+        self, action: ActionBase, task_vars: Mapping[str, Any], arguments: Mapping[str, Any], name: str
+    ) -> None:
+        self.action, self.vars, self.arguments, self.name = action, task_vars, arguments, name
+        self.node: str = task_vars["inventory_hostname"]
+        self.path = environments.existing(arguments["environments"][name])
+
+    def work(self, step: str) -> dict[str, Any]:
+        """What stands against it is kept in the result, and holds up no other environment."""
+        if step != "look":
+            return {"skipped": True, "skip_reason": "nothing is done to it"}
+        own = self._own_folder()
+        if own:
+            return self._refused(
+                f"{self.path} lies in {own}, where Muster builds and removes. Name it without a prefix"
+            )
+        given = {"node": self.node, "prefix": self.path, "user": self.arguments.get("user", "nobody")}
+        seen: dict[str, Any] = self.action._execute_module("existing_env", given, task_vars=self.vars)
+        if seen.get("failed") or "marks" not in seen:
+            return seen
+        found = judge(self.path, seen, seen["looked_as"])
+        about = {"path": self.path, "made_by": found.made_by, "python": found.python, "torch": found.torch}
+        if found.refusal:
+            return {**self._refused(found.refusal), "existing": about}
+        notes = [f"{self.node}: environment {self.name}: {note}." for note in found.notes]
+        return {"changed": False, "existing": about, "warnings": notes}
+
+    def _own_folder(self) -> str:
+        roots = [str(self.arguments.get(option) or "").rstrip("/") for option in ("root", "environments_root")]
+        return next((root for root in roots if root and f"{self.path}/".startswith(f"{root}/")), "")
+
+    def _refused(self, why: str) -> dict[str, Any]:
+        return {"failed": True, "msg": f"{self.node}: environment {self.name}: {why}."}
+
+
+class NamedSteps(EnvironmentSteps):
+    """An environment of cluster_environments: in a folder of its own, from a file of its own, with its own lock."""
+
+    asked = RequestedPackages("", "", ())
+
+    def __init__(
+        self, action: ActionBase, task_vars: Mapping[str, Any], arguments: Mapping[str, Any], name: str
+    ) -> None:
+        own = dict(arguments)
+        self.name = name
+        self.entry: Mapping[str, Any] = own.pop("environments")[name]
+        root = own.pop("environments_root")
+        own["lock"] = lock_beside(own.get("lock"), name)
+        super().__init__(action, task_vars, own)
+        self.arguments.update(root=environments.folder_of(root, name), ranges=True)
+        if "python" in self.entry:
+            self.arguments["python"] = self.entry["python"]
+
+    def work(self, step: str) -> dict[str, Any]:
+        """What goes wrong is kept in the result, and holds up no other environment."""
+        try:
+            asked = self.asked = read(self.entry, self.vars["inventory_dir"])
+            default = self.arguments["torch_version"]
+            self.arguments.update(
+                torch_version=asked.torch_version or default,
+                variant=asked.variant or self.arguments.get("variant", "auto"),
+                packages=list(asked.packages),
+            )
+            if asked.torch_version not in ("", default):
+                # What goes with the GPUs was found out for the other release.
+                self.arguments["auto_variant"] = ""
+            done = super().work(step)
+        except (AnsibleActionFail, RequirementsError) as problem:
+            done = {"failed": True, "msg": str(problem)}
+        if "before" in done.get("diff", {}):
+            done["diff"] |= dict.fromkeys(("before_header", "after_header"), f"environment {self.name}")
+        if done.get("failed"):
+            said = str(done.get("msg", "")).removeprefix(f"{self.node}: ")
+            done["msg"] = (
+                f"{self.node}: environment {self.name}: {environments.in_its_words(said, self.name, self.entry)}"
+            )
+        return done
+
+    def _ask(self, values: Mapping[str, Any]) -> Ask:
+        asked = self.asked
+        return Ask(
+            torch_version=asked.torch_version or values["cluster_torch_version"],
+            variant=asked.variant or values["pytorch_variant"],
+            gpus=values["cluster_gpus"],
+            packages=asked.packages,
+            ranges=True,
+        )

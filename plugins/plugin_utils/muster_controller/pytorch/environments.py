@@ -1,4 +1,4 @@
-"""What cluster_environments asks for, with what is in its files on the controller."""
+"""What cluster_environments asks for, with what is in its files on the controller, and what a probe of a node needs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.common.yaml import yaml_load
+from ansible.module_utils.parsing.convert_bool import boolean
 from yaml import YAMLError
 
 from muster.inventory.model import Problem
 from muster.pytorch import conda, environments
 from muster.pytorch.conda import CondaError
-from muster.pytorch.requirements import Asked, RequirementsError, asked, of_pyproject, parts_of
+from muster.pytorch.requirements import RequestedPackages, RequirementsError, asked, of_pyproject, parts_of
+from muster_controller.packages.sources import node_environment, pip_mirror
 from muster_controller.playbook.trusted import who_else_writes
 from muster_node.tools import files
+
+from .lock_file import LockFile, reviewed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,7 +31,7 @@ OPTION = "cluster_environments"
 tomllib: Any = importlib.import_module("tomllib")
 
 
-def read(entry: Mapping[str, Any], folder: str) -> Asked:
+def read(entry: Mapping[str, Any], folder: str) -> RequestedPackages:
     """folder: where relative paths begin. Raises RequirementsError, whose text begins with the name of the file."""
     option = next(option for option in environments.SOURCES if entry.get(option))
     path = Path(folder, Path(entry[option]).expanduser())
@@ -40,7 +44,7 @@ def read(entry: Mapping[str, Any], folder: str) -> Asked:
         raise RequirementsError(text if text.startswith("/") else f"{path}: {text}") from None
 
 
-def read_conda(entry: Mapping[str, Any], folder: str) -> conda.Asked:
+def read_conda(entry: Mapping[str, Any], folder: str) -> conda.CondaSpecs:
     """The same of an environment.yml. Raises CondaError."""
     path = Path(folder, Path(entry["conda"]).expanduser())
     try:
@@ -89,3 +93,23 @@ def problems(declared: Any, folder: str) -> Iterator[Problem]:
             (read_conda if declared[name].get("conda") else read)(declared[name], folder)
         except (RequirementsError, CondaError) as problem:
             yield Problem("the cluster", f"{OPTION}: {name!r}: {problem}", f"Correct it, or take {name} out")
+
+
+def environment_places(task_vars: Mapping[str, Any], templar: Any, loader: Any, node: str) -> dict[str, Any]:
+    here = (task_vars, templar, loader, node)
+    return {"mirror": pip_mirror(*here), "environment": node_environment(*here)}
+
+
+def sections(arguments: Mapping[str, Any], lock: LockFile | None) -> dict[str, Any]:
+    """Return what the lock has for the look; nothing where the site maintains the environment."""
+    if lock is None or arguments.get("mode") == "verify":
+        return {}
+    shipped = reviewed() if may_be_reviewed(arguments) else ()
+    locked, known = ([section.as_dict() for section in each] for each in (lock.read(), shipped))
+    return {"locked": locked, "reviewed": known}
+
+
+def may_be_reviewed(arguments: Mapping[str, Any]) -> bool:
+    """Whether the package index is asked, or a full copy of it: no other has all that was reviewed."""
+    asked, index = arguments.get("reviewed_lock"), arguments.get("index_url", "auto")
+    return boolean(asked or False) and index in ("", "auto") and not arguments.get("offline_dir")

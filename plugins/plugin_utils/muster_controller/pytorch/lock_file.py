@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.pytorch import lock
 from muster.pytorch.choice import Ask, still_asked, updated
-from muster.pytorch.lock import LockError, Section
+from muster.pytorch.lock import LockError, WheelSection
 from muster_controller.playbook.one_writer import one_writer
 from muster_controller.playbook.trusted import who_else_writes
 from muster_controller.playbook.variables import project_root
@@ -23,7 +23,7 @@ BRING_BACK = "Bring it back from version control, or delete it: the next environ
 REVIEWED = "roles/pytorch/files/locks"
 
 
-def reviewed() -> tuple[Section, ...]:
+def reviewed() -> tuple[WheelSection, ...]:
     """Return what the locks hold that come with Muster."""
     files_of = (project_root() / REVIEWED).glob("*.txt")
     return tuple(section for path in sorted(files_of) for section in lock.parse(path.read_text()))
@@ -80,10 +80,10 @@ class LockText:
 class LockFile(LockText):
     """The wheels of environments."""
 
-    def read(self) -> tuple[Section, ...]:
+    def read(self) -> tuple[WheelSection, ...]:
         return self._parse(self.text())
 
-    def take(self, section: Section, asks: list[Ask]) -> dict[str, Any]:
+    def take(self, section: WheelSection, asks: list[Ask]) -> dict[str, Any]:
         """Write the section, which a node has sent, into it. Return what is different then."""
         if not still_asked(section, asks):
             raise LockError(f"the node sent an environment for {section.title}, which the inventory does not ask for")
@@ -96,7 +96,7 @@ class LockFile(LockText):
                 self.write(after)
         return {"locked": lock.changes(sections, after_it, section), "diff": self.difference(before, after)}
 
-    def _parse(self, text: str) -> tuple[Section, ...]:
+    def _parse(self, text: str) -> tuple[WheelSection, ...]:
         try:
             return lock.parse(text)
         except LockError as problem:

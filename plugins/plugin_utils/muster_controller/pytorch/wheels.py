@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from muster.distribution import answers
-from muster_controller.nodes.distribution import Distribution, Place, why
+from muster_controller.nodes.distribution import Distribution, DistributionNode, why
 from muster_node.distribution import manifest
-from muster_node.distribution.manifest import File
+from muster_node.distribution.manifest import ManifestFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from muster.pytorch.lock import Section
+    from muster.pytorch.lock import WheelSection
     from muster_controller.nodes.messages import Messages
 
 LOOK_TIMEOUT = 120.0  # seconds: 4 GB are read where they are
@@ -23,9 +23,9 @@ LOOK_TIMEOUT = 120.0  # seconds: 4 GB are read where they are
 class Wheels:
     """Content for Distribution: it lies on nodes alone."""
 
-    files: Sequence[File]
+    files: Sequence[ManifestFile]
 
-    def read(self, file: File, begin: int, most: int) -> bytes:
+    def read(self, file: ManifestFile, begin: int, most: int) -> bytes:
         raise LookupError(f"the controller has no {file.path}, nor bytes {begin} to {begin + most} of it")
 
 
@@ -34,7 +34,7 @@ class WheelSharing:
 
     def __init__(
         self,
-        section: Section,
+        section: WheelSection,
         folder: str,
         addresses: Mapping[str, str],
         port: int,
@@ -43,7 +43,7 @@ class WheelSharing:
     ) -> None:
         self.files = [(wheel.file, wheel.sha256) for wheel in section.wheels]
         self.messages = messages
-        places = {name: Place(address, folder, plain=True) for name, address in addresses.items()}
+        places = {name: DistributionNode(address, folder, plain=True) for name, address in addresses.items()}
         self.distribution = Distribution(
             places, port, messages, say, lambda: False, privileged=True, what=f"wheels of {section.title}"
         )
@@ -81,7 +81,9 @@ class WheelSharing:
         task = self.distribution
         if not self.sizes:
             return {}
-        listed = [File(name, executable=False, size=self.sizes[name], sha256=sha256) for name, sha256 in self.files]
+        listed = [
+            ManifestFile(name, executable=False, size=self.sizes[name], sha256=sha256) for name, sha256 in self.files
+        ]
         content = Wheels(manifest.parse(manifest.render(listed)))
         for name, lacks in list(task.lacks.items()):
             needed = 2 * task.bytes_of(content, lacks)

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from muster import report
 from muster.verdict.printable import printable
-from muster_controller.artifacts.json_file import write_json
-from muster_controller.artifacts.private_files import write_text
+from muster_controller.artifacts.private_files import write_json, write_text
 from muster_controller.artifacts.runs import history, read_json
 from muster_controller.playbook.variables import project_root
-
-from . import junit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from muster.report.pipelines import JUnitCase, Suite
+
 PAGE = "report.html"
 INSPECT = "inspect.json"
 JUNIT = "junit.xml"
 REMEMBERED = 40  # runs that the page shows
+# Printable, and still no characters of XML 1.0 (https://www.w3.org/TR/xml/#charsets).
+NONE_OF_XML = re.compile("[\ufffe\uffff]")
+LONGEST = 4000  # characters of one text
 
 
 def write_page(folder: Path, run: dict[str, Any]) -> Path:
@@ -34,7 +38,7 @@ def write_page(folder: Path, run: dict[str, Any]) -> Path:
     write_json(folder / "run.json", ended)
     known = gather(folder, ended)
     write_text(folder / PAGE, render(report.page(known)))
-    write_text(folder / JUNIT, junit.xml(report.suite(known)))
+    write_text(folder / JUNIT, junit_xml(report.suite(known)))
     return folder / PAGE
 
 
@@ -102,3 +106,31 @@ def _remembered(folder: Path) -> dict[str, Any]:
         )
         run = report.outcome(known)
     return {**run, "id": folder.name, "page": os.access(folder / PAGE, os.R_OK)}
+
+
+def junit_xml(suite: Suite) -> str:
+    counts = {name: str(count) for name, count in suite.counts.items()}
+    about = {"name": text(suite.name), **counts, "time": f"{suite.seconds:.3f}", "timestamp": text(suite.began[:19])}
+    whole = ET.Element("testsuites", {"name": "muster", **counts, "time": about["time"]})
+    inner = ET.SubElement(whole, "testsuite", about)
+    for case in suite.cases:
+        add(inner, case)
+    ET.indent(whole)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(whole, encoding="unicode") + "\n"
+
+
+def add(suite: ET.Element, case: JUnitCase) -> None:
+    about = {"classname": text(f"muster.{case.of}"), "name": text(case.name), "time": f"{case.seconds:.3f}"}
+    element = ET.SubElement(suite, "testcase", about)
+    if case.result == "pass":
+        if case.text:
+            ET.SubElement(element, "system-out").text = text(case.text)
+        return
+    inner = ET.SubElement(element, case.result, {"message": text(case.message)})
+    if case.result != "skipped":
+        inner.text = text(case.text)
+
+
+def text(value: str) -> str:
+    shown = NONE_OF_XML.sub("\N{REPLACEMENT CHARACTER}", printable(value))
+    return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"

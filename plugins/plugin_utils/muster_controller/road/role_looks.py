@@ -11,16 +11,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from muster.firewall.model import FirewallRequestError
 from muster.network import ssh_mesh
 from muster.road import looks as road
 from muster_controller.drift import installed
 from muster_controller.network import firewall_look
 from muster_controller.network.mesh_members import member_of
 from muster_controller.nodes.asking import ask_nodes
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.node_error import one_line
 from muster_controller.playbook.variables import load_roles, read_node, value_of_nodes
-from muster_controller.pytorch import pytorch_look
+from muster_controller.pytorch import environments
 from muster_controller.pytorch.lock_file import LockFile
 
 from .role_tasks import RoleTasks
@@ -33,14 +34,14 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-PROGRAM = Program("role_looks", "road")
+PROGRAM = NodeProgram("role_looks", "road")
 SECONDS = 300.0  # for a node to answer: a cold disk with a PyTorch environment takes minutes
 USER = "_ssh_mesh_user"
 NO_ANSWER = "it did not answer the look at all roles"
 
 
 @dataclass
-class Judged:
+class RoleDecisions:
     """Of each role, why it comes to which node; what else is to be said; what was remembered wrongly."""
 
     why: dict[str, dict[str, list[str]]] = field(default_factory=dict)
@@ -134,8 +135,8 @@ class RoleLooks:
         if look.role == "pytorch":
             given = self.tasks.arguments(look, name)
             lock = LockFile(given["lock"]) if given.get("lock") else None
-            more = pytorch_look.places(self.task_vars, self.templar, self.loader, name)
-            more |= pytorch_look.sections(given, lock)
+            more = environments.environment_places(self.task_vars, self.templar, self.loader, name)
+            more |= environments.sections(given, lock)
         return {look.role: self._asked(look, name, {}, filled=more)}
 
     def _asked(self, look: RoleLook, name: str, own: Json, filled: Json | None = None, **more: Any) -> Json:
@@ -147,9 +148,9 @@ class RoleLooks:
 
     # ------------------------------------------------------------ judging
 
-    def judge(self, step: str, seen: Mapping[str, Json]) -> Judged:
+    def judge(self, step: str, seen: Mapping[str, Json]) -> RoleDecisions:
         """seen: what each node of the play has answered; nothing where it has not."""
-        judged = Judged()
+        judged = RoleDecisions()
         for look in road.looks_of(step):
             for name in self.names:
                 try:
@@ -163,7 +164,7 @@ class RoleLooks:
                 self._judge_mesh(judged, look, seen)
         return judged
 
-    def _judge(self, judged: Judged, look: RoleLook, name: str, seen: Json) -> None:
+    def _judge(self, judged: RoleDecisions, look: RoleLook, name: str, seen: Json) -> None:
         keys = [look.role]
         if look.role == "ssh_mesh":
             keys = [f"ssh_mesh {user}" for user in self.users(look, name)]
@@ -184,10 +185,10 @@ class RoleLooks:
         try:
             request = firewall_look.request_of(self.task_vars, self.templar, self.loader, name, self.addresses, options)
             return firewall_look.to_do(request, firewall_look.read_look(seen), options["mode"])
-        except firewall_look.RequestError as problem:
+        except FirewallRequestError as problem:
             return [str(problem)], []
 
-    def _judge_mesh(self, judged: Judged, look: RoleLook, seen: Mapping[str, Json]) -> None:
+    def _judge_mesh(self, judged: RoleDecisions, look: RoleLook, seen: Mapping[str, Json]) -> None:
         """What only the looks at several nodes show. Where one has to know of something new, all take part."""
         if not judged.why.get(look.role):
             there = [name for name in self.names if not self.is_off(look, name)]
@@ -200,7 +201,7 @@ class RoleLooks:
             for name in self.names:
                 judged.why[look.role].setdefault(name, ["something differs on a peer"])
 
-    def _judge_user(self, judged: Judged, look: RoleLook, user: str, seen: Mapping[str, Json]) -> None:
+    def _judge_user(self, judged: RoleDecisions, look: RoleLook, user: str, seen: Mapping[str, Json]) -> None:
         members = [self._member(name, seen.get(name, {}).get("look", {})) for name in self.addresses]
         known = [member for member in members if member.seen]
         for name, reason in ssh_mesh.clashes(known).items():
@@ -222,7 +223,7 @@ class RoleLooks:
             judged.comes(look.role, name, self._logins(name, user, known, seen))
 
     def _logins(
-        self, name: str, user: str, known: Sequence[ssh_mesh.Member], seen: Mapping[str, Json]
+        self, name: str, user: str, known: Sequence[ssh_mesh.MeshMember], seen: Mapping[str, Json]
     ) -> Iterable[str]:
         """Which logins from this node are to be tried, because their way has changed or a sample failed."""
         own = seen[name]
@@ -231,12 +232,12 @@ class RoleLooks:
                 yield f"what logins of {user} on {peer} go by is another than when it was proved"
         by_name = {member.name: member for member in known}
         attempts = [
-            ssh_mesh.Attempt(by_name[peer], tried["code"], tried["said"], tried["hostname"])
+            ssh_mesh.LoginAttempt(by_name[peer], tried["code"], tried["said"], tried["hostname"])
             for peer, tried in own["tried"].items()
             if peer in by_name
         ]
         yield from ssh_mesh.refusals(user, attempts)
 
-    def _member(self, name: str, look: Mapping[str, Any]) -> ssh_mesh.Member:
+    def _member(self, name: str, look: Mapping[str, Any]) -> ssh_mesh.MeshMember:
         values = self.values[name]
         return member_of(name, str(values["cluster_address"]), str(values.get("ansible_host", "")), look)

@@ -18,7 +18,7 @@ from muster.sandbox.bases import (
     BASES,
     UBUNTU_ARCHIVE,
     UBUNTU_KEYRING,
-    Base,
+    BaseRelease,
     Keyring,
     apt_sources,
     failure,
@@ -58,7 +58,7 @@ def own_release() -> str:
     return dict(line.partition("=")[::2] for line in lines).get("VERSION_CODENAME", "").strip('"')
 
 
-def own_sources(base: Base) -> str:
+def own_sources(base: BaseRelease) -> str:
     """Return the sources of a release where this machine takes its own from; empty where it has none of the kind."""
     listing = run("apt-get", "indextargets", "--format", FORMAT, "Created-By: Packages").stdout
     return apt_sources(listing, base)
@@ -94,7 +94,7 @@ def bootstrap(folder: Path, name: str, mirror: str = "", packages: tuple[str, ..
     """Make the root file system of a release, and return the archive that holds it."""
     if not shutil.which("mmdebstrap"):
         raise UnavailableError("mmdebstrap is missing: run script/setup sandbox, or install it.")
-    base = BASES.get(name, Base("", ""))
+    base = BASES.get(name, BaseRelease("", ""))
     ubuntu = base.distribution == "Ubuntu"
     sources = own_sources(base) if not (ubuntu and mirror) else ""
     hooks = []

@@ -11,23 +11,23 @@ from muster.distribution.lines import seed
 from muster.shared_data import copying
 from muster.shared_data.copying import Lack, parts
 from muster.verdict.words import gigabytes, plural
-from muster_controller.nodes.distribution import READS, Distribution, Place, digest_of, why
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.distribution import READS, Distribution, DistributionNode, digest_of, why
+from muster_controller.nodes.program import NodeProgram
 from muster_node.shared_data.listing import STORE
 from muster_node.tools.transfer import encode
 
 from . import data_source
-from .data_source import Listed, Part, SourceError
+from .data_source import DataListing, DataPart, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from muster.shared_data.copying import Asked
+    from muster.shared_data.copying import CopyRequest
     from muster_controller.nodes.messages import Messages
 
 Json = dict[str, Any]
 
-PROGRAM = Program("data_copy")
+PROGRAM = NodeProgram("data_copy")
 KEPT = "/var/lib/muster/data"  # on nodes: what is remembered of folders, and what a node gives that gets nothing
 BODY = 16_000_000  # bytes in one message to the node that the controller sends to: each takes 0.3 s besides
 TIMEOUT = 60.0
@@ -38,7 +38,7 @@ EACH = 0.02  # seconds more for each file
 class DataCopy:
     """addresses: of the nodes, on the training network. port: where they listen. failures: sentences by node."""
 
-    asked: Asked
+    asked: CopyRequest
     addresses: Mapping[str, str]
     port: int
     messages: Messages
@@ -53,7 +53,7 @@ class DataCopy:
 
     # ------------------------------------------------------------ looking
 
-    def listed(self) -> Listed:
+    def listed(self) -> DataListing:
         """What a node has that gives it. Raises SourceError."""
         name, request = self.asked.node, {"folder": self.asked.source, "kept": KEPT}
         try:
@@ -68,7 +68,7 @@ class DataCopy:
             raise SourceError([said])
         return said
 
-    def look(self, listed: Listed, *, again: bool, remember: bool) -> None:
+    def look(self, listed: DataListing, *, again: bool, remember: bool) -> None:
         """Learn what each node lacks. One that does not answer takes no further part."""
         self.lacks = {name: Lack() for name in self.addresses if not self.asked.gives_only(name)}
         sizes, links = listed.sizes, listed.links
@@ -87,7 +87,7 @@ class DataCopy:
                 elif not self.lacks[name].add(said, min(part, default=0), len(part), count):
                     self._fail(name, answers.SHAPELESS)
 
-    def additional(self, listed: Listed) -> dict[str, Json]:
+    def additional(self, listed: DataListing) -> dict[str, Json]:
         """What lies on each node besides."""
         request = {**self._place, "paths": encode([*listed.paths, *(path for path, _ in listed.links)])}
         there = [name for name, lack in self.lacks.items() if len(lack.missing) < len(listed.files) or lack.changed]
@@ -97,7 +97,7 @@ class DataCopy:
                 self._fail(name, one if isinstance(one, str) else answers.SHAPELESS)
         return {name: one for name, one in said.items() if name in self.lacks and not isinstance(one, str)}
 
-    def against(self, listed: Listed) -> dict[str, list[str]]:
+    def against(self, listed: DataListing) -> dict[str, list[str]]:
         """What stands against it, by node."""
         union, sizes = self.union, listed.sizes
         found = {name: copying.against(self.target, lack, sizes, union) for name, lack in self.lacks.items()}
@@ -110,7 +110,7 @@ class DataCopy:
 
     # ------------------------------------------------------------ copying
 
-    def copy(self, listed: Listed) -> None:
+    def copy(self, listed: DataListing) -> None:
         """Have on all nodes what they lack."""
         union, sizes = self.union, listed.sizes
         total, done, began = sum(sizes[at] for at in union), 0, time.monotonic()
@@ -124,8 +124,8 @@ class DataCopy:
             self.say(f"{self.target}: {gigabytes(done)} of {gigabytes(total)} are on {names}, {rate}")
         self._finish(listed)
 
-    def _part(self, listed: Listed, places: list[int]) -> None:
-        part = Part([listed.files[at] for at in places], "" if self.asked.node else self.asked.source)
+    def _part(self, listed: DataListing, places: list[int]) -> None:
+        part = DataPart([listed.files[at] for at in places], "" if self.asked.node else self.asked.source)
         files = encode([part.files, []])
         limit = TIMEOUT + len(places) * EACH + 2 * sum(file.size for file in part.files) / READS
         stores = self._stores()
@@ -153,11 +153,11 @@ class DataCopy:
             }
         self._drop("place", place, limit)
 
-    def _bring(self, part: Part) -> None:
+    def _bring(self, part: DataPart) -> None:
         """Have it in the store of each node that takes part; whoever fails takes no further part."""
         while self.lacks:
             stores = self._stores()
-            ways = {name: Place(self.addresses[name], store) for name, store in stores.items()}
+            ways = {name: DistributionNode(self.addresses[name], store) for name, store in stores.items()}
             task = Distribution(
                 ways,
                 self.port,
@@ -190,7 +190,7 @@ class DataCopy:
             for name in [name for name in lost if name in failed] or lost:
                 self._fail(name, failed.get(name, "nobody could give it what it lacks"))
 
-    def _finish(self, listed: Listed) -> None:
+    def _finish(self, listed: DataListing) -> None:
         requests = {}
         for name, store in self._stores().items():
             wrong = self.lacks[name].links if name in self.lacks else set()

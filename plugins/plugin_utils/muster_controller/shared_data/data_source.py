@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from muster_node.distribution import manifest
-from muster_node.distribution.manifest import File
+from muster_node.distribution.manifest import ManifestFile
 from muster_node.shared_data import listing
 from muster_node.shared_data.remembered import Remembered
 from muster_node.tools import files
@@ -26,10 +26,10 @@ class SourceError(Exception):
 
 
 @dataclass(frozen=True)
-class Listed:
+class DataListing:
     """files, by their paths; links: [path, target]."""
 
-    files: list[File]
+    files: list[ManifestFile]
     links: list[tuple[str, str]]
 
     @property
@@ -42,20 +42,20 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Part:
+class DataPart:
     """Content for Distribution. folder: on the controller; nothing where a node has it."""
 
-    files: Sequence[File]
+    files: Sequence[ManifestFile]
     folder: str
 
-    def read(self, file: File, begin: int, most: int) -> bytes:
+    def read(self, file: ManifestFile, begin: int, most: int) -> bytes:
         if not self.folder:
             raise LookupError(f"the controller has no {file.path}")
         with files.folder(self.folder, links=True) as folder:
             return files.part(file.path, begin, most, within=folder)
 
 
-def on_controller(path: str, kept: Path, *, remember: bool) -> Listed:
+def on_controller(path: str, kept: Path, *, remember: bool) -> DataListing:
     """Raises SourceError."""
     try:
         with files.folder(path, links=True) as folder:
@@ -65,7 +65,7 @@ def on_controller(path: str, kept: Path, *, remember: bool) -> Listed:
             listed = listing.read(folder, found, memory)
             if remember:
                 memory.save()
-            return Listed(listed, found.links)
+            return DataListing(listed, found.links)
     except OSError as problem:
         place = problem.filename if problem.filename and problem.filename != path else ""
         where = f"{path}/{place}" if place else path
@@ -82,19 +82,19 @@ def measured(path: str, data: Any) -> int:
     return min(int(size), listing.MOST_FILES * listing.MOST_FILE)
 
 
-def from_node(text: Any) -> Listed:
+def from_node(text: Any) -> DataListing:
     """Return what a node has listed: foreign input. Raises SourceError."""
     try:
         entries, links = decode(text)
-        found = [File(*each) for each in entries]
+        found = [ManifestFile(*each) for each in entries]
         pairs = [(str(path), str(target)) for path, target in links]
         _judge(found, pairs)
     except (ValueError, TypeError, RecursionError) as problem:
         raise SourceError([f"its list is of no use: {problem}"]) from None
-    return Listed(found, pairs)
+    return DataListing(found, pairs)
 
 
-def _judge(found: list[File], links: list[tuple[str, str]]) -> None:
+def _judge(found: list[ManifestFile], links: list[tuple[str, str]]) -> None:
     for begin in range(0, len(found), manifest.MOST_FILES):
         part = found[begin : begin + manifest.MOST_FILES]
         if manifest.parse(manifest.render(part)) != part:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from muster.status.seen import needs_root
 from muster.verdict.access import explain
 from muster_controller.nodes.messages import Messages
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from muster_controller.nodes.messages import Answer
+    from muster_controller.nodes.messages import NodeReply
     from muster_controller.playbook.node_error import Way
 
-PROGRAM = Program("status")
+PROGRAM = NodeProgram("status")
 NOBODY_YET = 10.0  # seconds until the first answer: ssh itself gives up then
 OF_A_LOOK = 0.75  # of the patience: what a node's own program waits for nvidia-smi
 
@@ -66,7 +66,7 @@ class Looks:
     def missing(self, found: Round) -> list[str]:
         return [name for name in self.requests if name not in found.answers and name not in found.silent]
 
-    def take(self, answer: Answer, found: Round) -> None:
+    def take(self, answer: NodeReply, found: Round) -> None:
         name = answer.node
         if answer.verb == "seats":
             known = self.half.pop(name, None)
@@ -89,7 +89,7 @@ class Looks:
         self.messages.close()
 
 
-def clock_off(answer: Answer) -> float | None:
+def clock_off(answer: NodeReply) -> float | None:
     """Seconds that a node's clock is ahead of this machine's, beyond the time that the question was under way."""
     clock = answer.data.get("clock") if isinstance(answer.data, dict) else None
     if not isinstance(clock, (int, float)):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from muster.inspect.facts import machine_digest
-from muster.nvidia_driver.apt import Answer, parse
+from muster.nvidia_driver.apt import AptSimulation, parse
 from muster.upgrade import kernel
 from muster.upgrade.kernel_seen import Kernels, UselessError, read, read_stack
 from muster.verdict.printable import printable
-from muster_controller.nodes.asking import Said, ask_nodes
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.asking import NodeAnswer, ask_nodes
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.own_machine import is_own_machine
 from muster_controller.playbook.variables import registered
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from muster_controller.playbook.action import ControllerAction
 
-PROGRAM = Program("kernel")
+PROGRAM = NodeProgram("kernel")
 SECONDS = 180.0  # apt reckons on a slow machine, and nvidia-smi is waited for
 LISTS = "apt could not read its lists"
 MOST_TEXT = 400_000  # characters that are read of what apt says
@@ -34,7 +34,7 @@ def look(action: ControllerAction, names: Sequence[str], looks: str) -> tuple[di
     }
     answers = ask_nodes(action, PROGRAM, "look", {name: {} for name in looked}, SECONDS)
     for name in names:
-        said = answers.get(name, Said(error="it could not be looked at"))
+        said = answers.get(name, NodeAnswer(error="it could not be looked at"))
         try:
             if said.error:
                 silent[name] = said.error
@@ -50,13 +50,13 @@ def as_it_is(action: ControllerAction, name: str, looks: str) -> Kernels:
     return read_stack(registered(action.task_vars, name, looks)["facts"]["stack"])
 
 
-def resolve(action: ControllerAction, seen: Mapping[str, Kernels]) -> dict[str, kernel.Fix]:
+def resolve(action: ControllerAction, seen: Mapping[str, Kernels]) -> dict[str, kernel.KernelFix]:
     """Which fixes each node gets, as its own apt says."""
     fixes, asked = {}, {}
     for name, of in seen.items():
         why = tuple(f"{name}: {one}" for one in kernel.unfit(of))
         if why:
-            fixes[name] = kernel.Fix(refusals=why)
+            fixes[name] = kernel.KernelFix(refusals=why)
         else:
             asked[name] = kernel.wanted(of)
     answers = _simulate(action, asked)
@@ -66,23 +66,23 @@ def resolve(action: ControllerAction, seen: Mapping[str, Kernels]) -> dict[str, 
     return {**fixes, **{name: kernel.decide(name, seen[name], asked[name], answers[name]) for name in asked}}
 
 
-def own_machine(seen: Mapping[str, Kernels], fixes: Mapping[str, kernel.Fix]) -> dict[str, str]:
+def own_machine(seen: Mapping[str, Kernels], fixes: Mapping[str, kernel.KernelFix]) -> dict[str, str]:
     """The nodes that are the machine on which this runs, and what is typed there: no run starts it anew."""
     own = [name for name, of in seen.items() if of.machine and is_own_machine(machine_digest(of.machine))]
     return {name: kernel.by_hand(fixes[name]) for name in own}
 
 
-def _simulate(action: ControllerAction, asked: Mapping[str, Sequence[str]]) -> dict[str, Answer]:
+def _simulate(action: ControllerAction, asked: Mapping[str, Sequence[str]]) -> dict[str, AptSimulation]:
     payloads = {name: {"words": list(words)} for name, words in asked.items() if words}
-    found = {name: Answer() for name in asked}
+    found = {name: AptSimulation() for name in asked}
     for name, said in ask_nodes(action, PROGRAM, "simulate", payloads, SECONDS).items():
-        found[name] = Answer(errors=(said.error,)) if said.error else _answer(said.data)
+        found[name] = AptSimulation(errors=(said.error,)) if said.error else _answer(said.data)
     return found
 
 
-def _answer(data: Any) -> Answer:
+def _answer(data: Any) -> AptSimulation:
     shaped = isinstance(data, dict) and isinstance(data.get("code"), int)
     if not shaped or not all(isinstance(data.get(one), str) for one in ("out", "err")):
-        return Answer(errors=(USELESS,))
+        return AptSimulation(errors=(USELESS,))
     out, err = (printable(data[one][:MOST_TEXT]) for one in ("out", "err"))
     return parse(out, err, data["code"])

@@ -1,7 +1,7 @@
-"""An upgrade as the controller sees it through: it looks at all nodes at once, and says who changes when.
+"""An upgrade as the controller sees it through: it probes all nodes at once, and decides who changes when.
 
 What is known of the nodes that changed before is what their tasks registered in this run; nothing is kept for another
-run, which looks again.
+run, which probes again.
 """
 
 from __future__ import annotations
@@ -10,30 +10,28 @@ import time
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from muster.nvidia_driver.model import Seen as DriverSeen
-from muster.pytorch.request import RequestError, make_request
-from muster.upgrade import driver, kernel, say, say_kernel
-from muster.upgrade.asked import problems
-from muster.upgrade.model import Change, Node, Request
+from muster.nvidia_driver.model import DriverState as DriverSeen
+from muster.pytorch.request import EnvironmentRequestError, make_request
+from muster.upgrade import driver, kernel, say
+from muster.upgrade.model import UpgradeNode, UpgradeRequest, VersionChange, problems
 from muster.upgrade.order import put_in_order, trials
 from muster.upgrade.previous import going_back, release_of
-from muster.upgrade.seen import Seen, read
+from muster.upgrade.seen import UpgradeNodeFacts, read
 from muster_controller.inventory.inventory_values import keep_values
 from muster_controller.nodes.asking import ask_nodes
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.node_error import one_line
 from muster_controller.playbook.own_machine import is_own_machine
 from muster_controller.playbook.variables import load_roles, read_node, registered
 
 from . import kernels
-from .turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from muster_controller.playbook.action import ControllerAction
 
-PROGRAM = Program("at_work")
+PROGRAM = NodeProgram("at_work")
 BROUGHT = "__nvidia_driver_look"  # what the role nvidia_driver saw once the packages had come
 AGAIN = 5.0  # seconds between two looks at a node that is waited for
 LIMITED = "--limit leaves it out"
@@ -41,6 +39,9 @@ OF_A_NODE = (
     *("pytorch_root", "cluster_torch_version", "cluster_quarantined"),
     *("gpu_stack_driver", "nvidia_driver_mode", "nvidia_driver_reboot"),
 )
+# The role's own, in which each node has what came of its turn.
+TURNS = ("__upgrade_turn", "__upgrade_turn_again")
+TRIALS, GOOD, RED = "__upgrade_trials", "__upgrade_good", "__upgrade_red"
 
 
 class UpgradeError(Exception):
@@ -48,7 +49,7 @@ class UpgradeError(Exception):
 
 
 class Upgrading:
-    def __init__(self, action: ControllerAction, request: Request, options: Mapping[str, Any]) -> None:
+    def __init__(self, action: ControllerAction, request: UpgradeRequest, options: Mapping[str, Any]) -> None:
         self.action = action
         self.request = request
         self.options = options
@@ -119,7 +120,7 @@ class Upgrading:
         launches = self.options["smoke"] != "none" and not self.request.rollback
         return {
             "msg": "\n".join(
-                [say.planned(nodes, order, self.request, launches=launches), *say_kernel.packages(self._fixes(), order)]
+                [say.planned(nodes, order, self.request, launches=launches), *say.kernel_packages(self._fixes(), order)]
             ),
             "changed": self.action._task.check_mode and bool(order.batches),
             "batches": [list(batch) for batch in order.batches],
@@ -147,7 +148,7 @@ class Upgrading:
         plan = self.options["plan"]
         good = [*self.turns.good(), *plan["proved"]]
         idle, _ = self._idle(good, 0) if good else ([], {})
-        nodes = [Node(one["name"], quarantined=one["quarantined"]) for one in plan["nodes"]]
+        nodes = [UpgradeNode(one["name"], quarantined=one["quarantined"]) for one in plan["nodes"]]
         first = bool(plan["batches"]) and batch[0] in plan["batches"][0]
         return {"launches": trials(batch, idle, nodes, first=first)}
 
@@ -211,7 +212,7 @@ class Upgrading:
         try:
             if self.request.torch:
                 make_request(torch_version=self.request.torch, variant="cpu", gpus=0, packages=[], python="3.10")
-        except RequestError as problem:
+        except EnvironmentRequestError as problem:
             return [f"{str(problem).replace('cluster_torch_version', 'torch_version')}."]
         return []
 
@@ -231,7 +232,7 @@ class Upgrading:
     def _listed(self, option: str) -> str:
         return str(self._read(self.names[0]).get(option, ""))
 
-    def _node(self, name: str) -> Node:
+    def _node(self, name: str) -> UpgradeNode:
         look = self.options["look"]
         quarantined = bool(self._read(name).get("cluster_quarantined"))
         silent = look["silent"].get(name, "") or self._failed(name)
@@ -239,7 +240,7 @@ class Upgrading:
         if self.request.kind != "pytorch" and not silent:
             silent = gets["silent"].get(name, "") or ("" if name in gets["nodes"] else "it could not be looked at")
         changes = () if silent else tuple(self._changes(name))
-        return Node(name, changes, tuple(look["busy"].get(name, ())), silent, quarantined)
+        return UpgradeNode(name, changes, tuple(look["busy"].get(name, ())), silent, quarantined)
 
     def _failed(self, name: str) -> str:
         """Why a look at the node failed, which leaves it out of what comes behind."""
@@ -248,7 +249,7 @@ class Upgrading:
             return one_line(str(look.get("msg", ""))).removeprefix(f"{name}: ") or "it could not be looked at"
         return ""
 
-    def _gets(self) -> dict[str, kernel.Fix | driver.Turn]:
+    def _gets(self) -> dict[str, kernel.KernelFix | driver.Turn]:
         """What was found out for each node: given to the plan, and by it to all that comes behind."""
         given = self.options["gets"] or self.options["plan"].get("gets", {})
         shapes = given.get("nodes", {})
@@ -256,8 +257,8 @@ class Upgrading:
             return {name: kernel.fix_of(shape) for name, shape in shapes.items()}
         return {name: driver.turn_from(shape) for name, shape in shapes.items()}
 
-    def _fixes(self) -> dict[str, kernel.Fix]:
-        return {name: one for name, one in self._gets().items() if isinstance(one, kernel.Fix)}
+    def _fixes(self) -> dict[str, kernel.KernelFix]:
+        return {name: one for name, one in self._gets().items() if isinstance(one, kernel.KernelFix)}
 
     def _going_back(self, name: str) -> Sequence[str]:
         """What is typed for a node that has changed."""
@@ -267,7 +268,7 @@ class Upgrading:
             return driver.going_back(name, one, looked.get("packages", {}))
         return one.back if one else ()
 
-    def _changes(self, name: str) -> list[Change]:
+    def _changes(self, name: str) -> list[VersionChange]:
         if self.request.kind != "pytorch":
             return list(gets[name].changes) if name in (gets := self._gets()) else []
         plan = registered(self.vars, name, self.options["torch_looks"]).get("plan", {})
@@ -275,9 +276,9 @@ class Upgrading:
             return []
         before = self.options["look"]["releases"][name]
         why = f" ({plan['reasons'][0]})" if before == self.request.torch and plan["reasons"] else ""
-        return [Change("PyTorch", f"{before}{why}", self.request.torch)]
+        return [VersionChange("PyTorch", f"{before}{why}", self.request.torch)]
 
-    def _not_kept(self, nodes: Sequence[Node]) -> list[str]:
+    def _not_kept(self, nodes: Sequence[UpgradeNode]) -> list[str]:
         """Going back builds nothing."""
         found = []
         for node in nodes if self.request.rollback else ():
@@ -303,13 +304,70 @@ class Upgrading:
                 return [name for name in names if name not in busy], busy
             time.sleep(min(AGAIN, max(0.1, deadline - time.monotonic())))
 
-    def _ask(self, names: Sequence[str]) -> dict[str, Seen]:
+    def _ask(self, names: Sequence[str]) -> dict[str, UpgradeNodeFacts]:
         played = self.vars["ansible_play_hosts_all"]
         asked = [name for name in names if name in played or name in self.options["look"].get("busy", {})]
         restart = self.request.kind != "pytorch"
         payloads = {name: {"root": str(self._read(name)["pytorch_root"]), "restart": restart} for name in asked}
         answers = ask_nodes(self.action, PROGRAM, "look", payloads)
-        found = {name: Seen(silent=LIMITED) for name in names}
+        found = {name: UpgradeNodeFacts(silent=LIMITED) for name in names}
         for name, said in answers.items():
-            found[name] = Seen(silent=said.error) if said.error else read(said.data)
+            found[name] = UpgradeNodeFacts(silent=said.error) if said.error else read(said.data)
         return found
+
+
+class Turns:
+    """plan: what the step plan returned. names: all nodes."""
+
+    def __init__(self, task_vars: Mapping[str, Any], plan: Mapping[str, Any], names: Sequence[str]) -> None:
+        self.vars = task_vars
+        self.plan = plan
+        self.names = names
+
+    def good(self) -> list[str]:
+        return [name for name in self.names if registered(self.vars, name, GOOD).get("good")]
+
+    def left(self) -> dict[str, str]:
+        found = {}
+        for name in self.names:
+            for left in (registered(self.vars, name, turn).get("left", {}) for turn in TURNS):
+                if name in left:
+                    found[name] = str(left[name])
+        return found
+
+    def tried(self, names: Sequence[str]) -> list[set[str]]:
+        """The nodes of each launch that has tried one of these."""
+        launches = (registered(self.vars, name, TRIALS).get("launches", ()) for name in names)
+        return [set(one) for those in launches for one in those]
+
+    def red_before(self, batch: Sequence[str]) -> str:
+        """Why nothing more is changed: a node before this batch was neither good nor left for later."""
+        good, left = self.good(), self.left()
+        for earlier in self.plan["batches"]:
+            if set(batch) & set(earlier):
+                break
+            for name in earlier:
+                if name not in good and name not in left:
+                    return self._why_red(name, earlier)
+        return ""
+
+    def _why_red(self, name: str, batch: Sequence[str]) -> str:
+        """What failed for a whole batch, only one of its nodes says."""
+        said = [str(registered(self.vars, one, RED).get("red", "")) for one in (name, *batch)]
+        return next(filter(None, said), "it was lost while it changed")
+
+    def state(self) -> dict[str, Any]:
+        """done, red, left, untouched, silent: in which of these each node is."""
+        good, left = self.good(), self.left()
+        red: dict[str, str] = {}
+        untouched: list[str] = []
+        for batch in self.plan["batches"]:
+            missing = [name for name in batch if name not in good and name not in left]
+            if red:
+                untouched += [name for name in batch if name not in good]
+                continue
+            red.update({name: self._why_red(name, batch) for name in missing})
+        done = [name for name in self.names if name in good or name in self.plan["proved"]]
+        if red:
+            left = {}
+        return {"done": done, "red": red, "left": left, "untouched": untouched, "silent": self.plan["silent"]}

@@ -24,7 +24,7 @@ from muster_controller.detached import watcher
 from muster_controller.detached.mesh import Here, Login
 from muster_controller.detached.watcher import BY_HAND, Watcher, settings_in, spec_of
 from muster_controller.launch.project import Project
-from muster_node.distribution.manifest import File
+from muster_node.distribution.manifest import ManifestFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +65,7 @@ def told(**more: Any) -> dict[str, Any]:
 def test_settings_come_out_as_they_went_in() -> None:
     assert settings_in(told(), REQUEST) == replace(SETTINGS, options=REQUEST.options)
     assert LaunchRequest.read(told()["request"]) == REQUEST
-    files = (File("a/b.py", True, 3, "0" * 64),)
+    files = (ManifestFile("a/b.py", True, 3, "0" * 64),)
     found = settings_in(told(project=Project("/home/anna/p", b"[]\n", files)), REQUEST).project
     assert found is not None
     assert (found.source, found.manifest, found.files) == ("/home/anna/p", b"[]\n", files)

@@ -14,10 +14,11 @@ from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import decide
 from muster.diagnosis.launched import MOST_INVOLVED, Gathered
 from muster.diagnosis.words import diagnosis
+from muster.launch.endings import Ending
 from muster_controller.diagnosis import afterwards, site_questions
 from muster_controller.diagnosis.afterwards import Afterwards
 from muster_controller.launch import snapshots
-from muster_controller.nodes.messages import Answer
+from muster_controller.nodes.messages import NodeReply
 from sparse import case_of
 
 if TYPE_CHECKING:
@@ -56,16 +57,16 @@ class SlowNodes:
         verb: str,
         nodes: Collection[str],
         timeout: float,
-        _on_other: Callable[[Answer], None],
+        _on_other: Callable[[NodeReply], None],
         give_up: Callable[[], bool] = lambda: False,
-    ) -> dict[str, Answer]:
-        found: dict[str, Answer] = {}
+    ) -> dict[str, NodeReply]:
+        found: dict[str, NodeReply] = {}
         deadline = self.clock.now + timeout
         while len(found) < len(nodes) and self.clock.now < deadline and not give_up():
             self.clock.now += 0.2
             for name in nodes:
                 if self.due.get((name, verb), float("inf")) <= self.clock.now:
-                    found[name] = Answer(name, verb, 0.0, 1.0, said(verb, name))
+                    found[name] = NodeReply(name, verb, 0.0, 1.0, said(verb, name))
         return found
 
     def open(self) -> None:
@@ -135,7 +136,7 @@ def test_snapshots_keep_to_their_time_before_anything_is_stopped(
     messages: Any = SlowNodes(clock, seconds)
     shots = snapshots.Snapshots({}, messages, evidence)
     shots.messages = messages
-    decision: Any = SimpleNamespace(ending=snapshots.ASKED_AT[0], node="")
+    decision: Any = SimpleNamespace(ending=Ending.FAILED, node="")
     began = clock.now
     shots.ask(a_plan(64), decision)
     shots.gather(lambda: False)

@@ -11,8 +11,8 @@ from acting import World
 from muster.drift import installed, results
 from muster_controller.drift import drifting
 from muster_controller.drift.drifting import Drifting
-from muster_controller.drift.steps_run import Ended
-from muster_controller.nodes.asking import Said
+from muster_controller.drift.steps_run import StepsOutcome
+from muster_controller.nodes.asking import NodeAnswer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,21 +30,21 @@ def test_steps_and_records_are_looked_at_together(tmp_path: Path, monkeypatch: p
     def said(node: str, role: str, **result: Any) -> Any:
         return results.taken(node, role, "Keep it", {"changed": True, **result})
 
-    def run_steps(_: Any, tags: tuple[str, ...], limit: str, *, check: bool, log: Path) -> Ended:
+    def run_steps(_: Any, tags: tuple[str, ...], limit: str, *, check: bool, log: Path) -> StepsOutcome:
         assert (check, log) == (True, tmp_path / "drift.log")
         ran.append((tags, limit))
         if len(ran) == 1:
             down = said("node3", "node_baseline", unreachable=True, msg="no route")
             refused = said("node2", "cluster_hosts", failed=True, msg="it cannot be")
             own = said("node1", "node_baseline", differences=["the clock is not set"])
-            return Ended([own, refused, down], code, "x")
-        return Ended([], 0, "")
+            return StepsOutcome([own, refused, down], code, "x")
+        return StepsOutcome([], 0, "")
 
-    def ask_all(_: Any, verb: str, requests: dict[str, Any]) -> dict[str, Said]:
+    def ask_all(_: Any, verb: str, requests: dict[str, Any]) -> dict[str, NodeAnswer]:
         asked[verb] = requests
         if verb == "history":
-            return {node: Said({**HISTORY, "unseen": {"sudo": "it is gone"}}) for node in requests}
-        return {node: Said({"now": NOW, "record": {}, "why": "it is lost"}) for node in requests}
+            return {node: NodeAnswer({**HISTORY, "unseen": {"sudo": "it is gone"}}) for node in requests}
+        return {node: NodeAnswer({"now": NOW, "record": {}, "why": "it is lost"}) for node in requests}
 
     monkeypatch.setattr(drifting, "run_steps", run_steps)
     monkeypatch.setattr(drifting, "ask_all", ask_all)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ansible.parsing.dataloader import DataLoader
 
-from muster.gpu_stack.rdma import Part
+from muster.gpu_stack.rdma import RdmaPart
 from muster_controller.gpu_stack import rdma
 
 LOOK = {
@@ -30,7 +30,7 @@ PACKAGES = (
 SOCKETS = "NCCL takes sockets where libibverbs is missing"
 
 
-def part(*, mode: str = "manage", userspace: str = "auto", has_gpus: bool = True, **system: Any) -> Part:
+def part(*, mode: str = "manage", userspace: str = "auto", has_gpus: bool = True, **system: Any) -> RdmaPart:
     facts = {"rdma": LOOK, "system": {"id": "ubuntu", **system}}
     values = {"rdma_mode": mode, "rdma_userspace": userspace}
     return rdma.part_of(rdma.table(DataLoader()), "node1", values, facts, has_gpus=has_gpus)
@@ -74,4 +74,4 @@ def test_what_the_inventory_asks_for(asked: Any, source: str, packages: tuple[st
 def test_where_nobody_looked_there_is_no_adapter() -> None:
     values = dict.fromkeys(rdma.OPTIONS, "manage")
     found = rdma.part_of(rdma.table(DataLoader()), "node1", values, None, has_gpus=True)
-    assert found == Part(why="it has no RDMA adapter")
+    assert found == RdmaPart(why="it has no RDMA adapter")

@@ -17,7 +17,7 @@ from muster_controller.playbook.one_writer import one_writer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from muster_controller.inventory.inventory_file import Outcome
+    from muster_controller.inventory.inventory_file import InventoryEdits
 
 HOSTS = """\
 gpu_nodes:
@@ -38,7 +38,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def by_hand(outcome: Outcome) -> str:
+def by_hand(outcome: InventoryEdits) -> str:
     assert not outcome.changed
     (text,) = outcome.by_hand
     return text

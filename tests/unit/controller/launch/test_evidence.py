@@ -9,9 +9,9 @@ import pytest
 
 from answering_nodes import AnsweringNodes
 from launch_shapes import a_plan
-from muster.diagnosis import reading
 from muster.launch.endings import Ending
 from muster.launch.watch import Decision
+from muster.verdict import reading
 from muster.verdict.redaction import Redaction
 from muster_controller.artifacts.keeping import Keeping
 from muster_controller.launch import snapshots as asking
@@ -113,7 +113,7 @@ def test_what_is_of_no_use_is_said(make: Callable[..., Evidence], said: list[str
     assert evidence.end["node1"]["unseen"] == {"routes": reading.NO_USE}
     assert said == [
         "node1: of its part of the evidence (end) this is of no use: routes",
-        "node2: its part of the evidence (end) is of no use: it is no object",
+        "node2: its part of the evidence (end) is of no use: expected an object, got '\\x1b[2J'",
         "node3: its part of the evidence (end) could not be made: KeyError: 'x'",
     ]
 

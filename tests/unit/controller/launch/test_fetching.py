@@ -10,7 +10,7 @@ import pytest
 from muster_controller.artifacts.keeping import Keeping
 from muster_controller.launch import fetching
 from muster_controller.launch.fetching import Fetching
-from muster_controller.nodes.messages import Answer, Messages
+from muster_controller.nodes.messages import Messages, NodeReply
 from muster_node.launch import fetching as on_node
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ class Nodes(Messages):
         self.asked.append((node, verb))
         data = self.twist(node, verb, VERBS[verb](payload))
         if isinstance(data, str):
-            self.answers.put(Answer(node, verb, 0.0, 1.0, None, data))
+            self.answers.put(NodeReply(node, verb, 0.0, 1.0, None, data))
         elif data is not None:
-            self.answers.put(Answer(node, verb, 0.0, 1.0, data))
+            self.answers.put(NodeReply(node, verb, 0.0, 1.0, data))
 
 
 class Home:

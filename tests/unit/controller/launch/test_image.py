@@ -17,7 +17,7 @@ from muster.launch.options import LaunchOptions
 from muster.launch.plan import PlanError
 from muster_controller.launch.image import Image, Imaging, read_archive, read_image
 from muster_controller.launch.preparation import Prepared
-from muster_controller.nodes.messages import Answer
+from muster_controller.nodes.messages import NodeReply
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,9 +107,9 @@ class Nodes:
         assert program.name == "image"
         self.asked.append((node, verb))
 
-    def gather(self, verb: str, nodes: Any, _timeout: float, *_more: Any) -> dict[str, Answer]:
+    def gather(self, verb: str, nodes: Any, _timeout: float, *_more: Any) -> dict[str, NodeReply]:
         found = {node: self.says[verb].get(node) for node in nodes}
-        return {node: Answer(node, verb, 0.0, 0.0, data) for node, data in found.items() if data is not None}
+        return {node: NodeReply(node, verb, 0.0, 0.0, data) for node, data in found.items() if data is not None}
 
 
 IMAGE = Image(f"registry.lab/train@sha256:{'1' * 64}", None, ())

@@ -10,7 +10,7 @@ from answering_nodes import AnsweringNodes
 from muster_controller.launch.launch_messages import LaunchMessages
 from muster_controller.launch.preparation import in_their_name
 from muster_controller.nodes.messages import Messages
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 
 Sent = list[tuple[str, str, dict[str, Any], bool]]
 
@@ -27,7 +27,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
 
 
 def messages() -> LaunchMessages:
-    return LaunchMessages({}, Program("launch"))
+    return LaunchMessages({}, NodeProgram("launch"))
 
 
 def test_an_administrators_launch(sent: Sent) -> None:

@@ -15,12 +15,12 @@ from muster_controller.launch.project import Project
 from muster_controller.launch.sending import Sending
 from muster_controller.playbook.interruption import Interruption
 from muster_node.distribution import manifest
-from muster_node.distribution.manifest import File
+from muster_node.distribution.manifest import ManifestFile
 
 if TYPE_CHECKING:
     from muster.verdict.finding import Finding
 
-FILES = (File("train.py", False, 1, "a" * 64),)
+FILES = (ManifestFile("train.py", False, 1, "a" * 64),)
 PROJECT = Project("/home/ada/p", manifest.render(FILES), FILES)
 PLAN = a_plan(2, a_user_request("ada"))
 HAS_IT = {"missing": [], "room": 10**9, "port_free": True, "error": ""}

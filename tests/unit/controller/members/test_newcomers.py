@@ -13,9 +13,10 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.collections import ImmutableDict
 
 from acting import World
-from muster_controller.members import asked_nodes, newcomers, quarantine
+from muster_controller.members import members, newcomers
+from muster_controller.members import onboarding as onboarding_
 from muster_controller.members.onboarding import Onboarding, ranks
-from muster_controller.network.first_login import met
+from muster_controller.network.first_contact import met
 from muster_controller.nodes.connection import connect
 
 if TYPE_CHECKING:
@@ -100,14 +101,14 @@ def test_an_ssh_config_says_how_they_are_reached(tmp_path: Path) -> None:
         "nodes_file": "",
         "ssh_config": str(config),
     }
-    (found,), problems = asked_nodes.asked(options)
+    (found,), problems = onboarding_.asked(options)
     assert (found.name, found.address, problems) == ("node8", "203.0.113.8", [])
     assert found.variables["ansible_user"] == "ada"
     assert found.variables["ansible_port"] == 2222
-    _, problems = asked_nodes.asked({**options, "ssh_config": str(tmp_path / "none")})
+    _, problems = onboarding_.asked({**options, "ssh_config": str(tmp_path / "none")})
     assert len(problems) == 1
     assert str(tmp_path / "none") in problems[0]
-    (found,), problems = asked_nodes.asked({**options, "ssh_config": "", "node": "node7", "address": "203.0.113.7"})
+    (found,), problems = onboarding_.asked({**options, "ssh_config": "", "node": "node7", "address": "203.0.113.7"})
     assert (found.name, found.address, problems) == ("node7", "203.0.113.7", [])
 
 
@@ -170,13 +171,17 @@ def test_ranks_are_those_of_the_files_as_they_are_now(world: World) -> None:
 
 
 def test_a_quarantine_says_who_and_since_when() -> None:
-    entry = quarantine.variables("a  fan\n")["cluster_quarantined"]
+    entry = members.quarantine_variables("a  fan\n")["cluster_quarantined"]
     assert entry["reason"] == "a fan"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", entry["since"])
     assert "automatic" not in entry
-    automatic = quarantine.entry("a fan", automatic=True)
+    automatic = members.quarantine_entry("a fan", automatic=True)
     assert (automatic["automatic"], automatic["by"]) == (True, f"the health check of {entry['by']}")
-    assert [quarantine.said(value) for value in (entry, True, False)] == [(True, "a fan"), (True, ""), (False, "")]
+    assert [members.quarantine_said(value) for value in (entry, True, False)] == [
+        (True, "a fan"),
+        (True, ""),
+        (False, ""),
+    ]
 
 
 def test_the_request_is_refused_whole_and_before_any_node_is_asked(world: World) -> None:

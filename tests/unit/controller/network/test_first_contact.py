@@ -15,7 +15,7 @@ from ansible.module_utils.common.collections import ImmutableDict
 from ansible.utils.display import Display
 
 from acting import World
-from muster.network.known_hosts import Key
+from muster.network.known_hosts import HostKey
 from muster_controller.network import first_contact
 from muster_controller.network.first_contact import End, Road, where_it_ends
 from muster_controller.network.sharing import shared
@@ -66,8 +66,8 @@ class Server:
         return f"[127.0.0.1]:{self.port} {self.key.get_name()} {self.key.get_base64()} muster:{node}"
 
     @property
-    def shown(self) -> Key:
-        return Key(self.key.get_name(), self.key.get_base64())
+    def shown(self) -> HostKey:
+        return HostKey(self.key.get_name(), self.key.get_base64())
 
 
 def pinned(servers: list[Server]) -> list[str]:
@@ -284,9 +284,9 @@ def test_what_others_are_told_of_a_way(tmp_path: Path) -> None:
     )
     found = shared(Road("node1", "node1", ("-F", str(config))), {"gpus": 8}, str(known_hosts))
     assert (found.name, found.host, found.port, found.values, found.error) == ("node1", "10.0.0.9", 22, {"gpus": 8}, "")
-    assert found.keys == (Key(of, key.get_base64()),)
+    assert found.keys == (HostKey(of, key.get_base64()),)
     (hop,) = found.hops
-    assert (hop.host, hop.port, hop.keys) == ("10.0.0.1", 2222, (Key(of, of_gate.get_base64()),))
+    assert (hop.host, hop.port, hop.keys) == ("10.0.0.1", 2222, (HostKey(of, of_gate.get_base64()),))
     assert "boss" not in repr(found)
     here = shared(Road("node2", "local", None), {}, "")
     assert here.error == ("it is reached by the connection local, which nobody else has: give it an address for ssh")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster_controller.network import guard
-from muster_controller.network.guard import PATIENCE, Command, Guard, GuardError
+from muster_controller.network.guard import PATIENCE, Guard, GuardError, UndoCommand
 from muster_controller.playbook.node_error import NodeError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def test_a_change_that_is_confirmed_by_a_new_connection_stays(guarded: Callable[
     guard.change(
         files=["/etc/x"],
         texts={"rules": "flush"},
-        undo=[Command(["nft", "-f", "-"], "rules"), Command(("reload",))],
+        undo=[UndoCommand(["nft", "-f", "-"], "rules"), UndoCommand(("reload",))],
         apply=lambda: applied.append(node.verbs[-1]),
     )
     (_, armed), (_, confirmed) = node.asked

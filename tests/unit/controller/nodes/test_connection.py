@@ -14,7 +14,7 @@ import pytest
 
 from muster_controller.nodes.connection import NodeConnection
 from muster_controller.nodes.messages import Messages
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.node_error import NodeError, one_line
 from muster_node.tools.program import BOOTSTRAP
 
@@ -57,7 +57,7 @@ class Ssh:
 def asked(code: int, out: str, err: str = "") -> dict[str, Any]:
     connection: Any = Ssh(code, out, err)
     node = NodeConnection("node1", connection, "/usr/bin/python3")
-    answer = Program("sshd").call(node, "look", {"key": "the secret"}, privileged=True)
+    answer = NodeProgram("sshd").call(node, "look", {"key": "the secret"}, privileged=True)
     assert connection.command == f"/usr/bin/python3 -I -S -c {shlex.quote(BOOTSTRAP)} look"
     assert connection.sent.endswith(b'{"key": "the secret"}')
     return answer
@@ -100,10 +100,10 @@ class Echo:
 
 def test_each_message_runs_the_program_it_was_sent_with_however_long_it_waits(tmp_path: Path) -> None:
     connection: Any = Echo()
-    messages = Messages({"node1": NodeConnection("node1", connection, sys.executable)}, Program("sshd"))
+    messages = Messages({"node1": NodeConnection("node1", connection, sys.executable)}, NodeProgram("sshd"))
     messages.open()
     messages.ask("node1", "look", {"path": str(tmp_path / "nowhere")})
-    messages.ask("node1", "identity", {}, program=Program("launch"))
+    messages.ask("node1", "identity", {}, program=NodeProgram("launch"))
     messages.ask("node1", "look", {"path": str(tmp_path / "nowhere")})
     connection.gate.set()
     answers = [messages.next(60.0) for _ in range(3)]
@@ -116,4 +116,4 @@ def test_each_message_runs_the_program_it_was_sent_with_however_long_it_waits(tm
 
 def test_a_program_that_is_not_there_is_said_at_once() -> None:
     with pytest.raises(ModuleNotFoundError):
-        Program("nowhere")
+        NodeProgram("nowhere")

@@ -11,7 +11,7 @@ import pytest
 
 from muster_controller.launch.project import Project, read_project
 from muster_controller.nodes import distribution
-from muster_controller.nodes.distribution import BODY, PROGRAM, Distribution, Place, bodies
+from muster_controller.nodes.distribution import BODY, PROGRAM, Distribution, DistributionNode, bodies
 from muster_controller.nodes.messages import Messages
 from nodes_here import Here
 
@@ -43,7 +43,7 @@ class Cluster:
         self.said: list[str] = []
         self.port = port
         names = [f"node{number}" for number in range(1, count + 1)]
-        self.places = {name: Place(f"127.0.1.{at}", str(folder / name)) for at, name in enumerate(names, 1)}
+        self.places = {name: DistributionNode(f"127.0.1.{at}", str(folder / name)) for at, name in enumerate(names, 1)}
         connections: Any = {name: Here(name, self.calls, (broken or {}).get(name, ())) for name in names}
         self.messages = Messages(connections, PROGRAM)
         self.messages.open()
@@ -119,7 +119,7 @@ def test_who_gets_nothing_from_one_node_asks_another(
     assert nodes.bring(project) == {}
     more = cluster(3, node1=("share",))
     # node1 does not answer, and is what node3 asks first: then node2.
-    more.places["node3"] = Place(more.places["node3"].address, more.places["node3"].store + "b")
+    more.places["node3"] = DistributionNode(more.places["node3"].address, more.places["node3"].store + "b")
     assert more.bring(project) == {"node1": "Connection timed out"}
     assert more.objects("node3") == nodes.objects("node2")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from muster_controller.nodes import messages as module
 from muster_controller.nodes.connection import NodeConnection
 from muster_controller.nodes.messages import OPENED_AT_ONCE, Messages
-from muster_controller.nodes.program import Program
+from muster_controller.nodes.program import NodeProgram
 
 if TYPE_CHECKING:
     import pytest
@@ -43,7 +43,7 @@ def test_connections_are_opened_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch)
     gate, full = threading.Event(), threading.Event()
     names = [f"node{number}" for number in range(OPENED_AT_ONCE + 20)]
     plugin: Any = Opening(gate, full)
-    messages = Messages({name: NodeConnection(name, plugin, "python3") for name in names}, Program("launch"))
+    messages = Messages({name: NodeConnection(name, plugin, "python3") for name in names}, NodeProgram("launch"))
     messages.open()
     for name in names:
         messages.ask(name, "identity", {})
@@ -63,7 +63,7 @@ def test_one_that_hangs_keeps_others_out_for_a_while_alone(monkeypatch: pytest.M
     well = threading.Event()
     well.set()
     another: Any = Opening(well, full)
-    messages = Messages({**connections, "late": NodeConnection("late", another, "python3")}, Program("launch"))
+    messages = Messages({**connections, "late": NodeConnection("late", another, "python3")}, NodeProgram("launch"))
     messages.open()
     for name in (*names, "late"):
         messages.ask(name, "identity", {})
@@ -85,7 +85,7 @@ class Failing:
 
 def test_the_limit_of_this_machine_is_not_blamed_on_a_node() -> None:
     plugin: Any = Failing(OSError(errno.EMFILE, "Too many open files"))
-    messages = Messages({"node1": NodeConnection("node1", plugin, "python3")}, Program("launch"))
+    messages = Messages({"node1": NodeConnection("node1", plugin, "python3")}, NodeProgram("launch"))
     messages.open()
     messages.ask("node1", "identity", {})
     answer = messages.next(300.0)
@@ -95,7 +95,7 @@ def test_the_limit_of_this_machine_is_not_blamed_on_a_node() -> None:
 
 def test_an_error_is_one_printable_line() -> None:
     plugin: Any = Failing(RuntimeError("\x1b[2J\x1b]52;c;eA==\x07no\nroute"))
-    messages = Messages({"node1": NodeConnection("node1", plugin, "python3")}, Program("launch"))
+    messages = Messages({"node1": NodeConnection("node1", plugin, "python3")}, NodeProgram("launch"))
     messages.open()
     messages.ask("node1", "identity", {})
     answer = messages.next(300.0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from muster.pytorch.conda import Asked, CondaError, Package
+from muster.pytorch.conda import CondaError, CondaPackage, CondaSpecs
 from muster.pytorch.lock import LockError
 from muster_controller.pytorch import conda, conda_assembly
 
@@ -19,14 +19,14 @@ FACTS = {"platform": "linux-64", "glibc": "2.36", "kernel": "6.1.0-49-amd64"}
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CondaPackage:
     monkeypatch.setattr(conda, "CACHE", tmp_path / "cache")
     path = tmp_path / "tool-1.0-0.conda"
     path.write_bytes(b"content")
-    return Package(path.as_uri(), hashlib.sha256(b"content").hexdigest())
+    return CondaPackage(path.as_uri(), hashlib.sha256(b"content").hexdigest())
 
 
-def test_a_package_is_downloaded_once_and_compared_each_time(package: Package, tmp_path: Path) -> None:
+def test_a_package_is_downloaded_once_and_compared_each_time(package: CondaPackage, tmp_path: Path) -> None:
     path = conda.fetched(package)
     assert path.read_bytes() == b"content"
     (tmp_path / "tool-1.0-0.conda").unlink()
@@ -36,19 +36,19 @@ def test_a_package_is_downloaded_once_and_compared_each_time(package: Package, t
         conda.fetched(package)
 
 
-def test_another_file_than_the_one_in_the_lock_is_refused_and_not_kept(package: Package, tmp_path: Path) -> None:
+def test_another_file_than_the_one_in_the_lock_is_refused_and_not_kept(package: CondaPackage, tmp_path: Path) -> None:
     (tmp_path / "tool-1.0-0.conda").write_bytes(b"another")
     with pytest.raises(CondaError, match="is another file than the one in the lock"):
         conda.fetched(package)
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
-def test_a_name_that_is_a_path_is_not_downloaded(package: Package, tmp_path: Path) -> None:
+def test_a_name_that_is_a_path_is_not_downloaded(package: CondaPackage, tmp_path: Path) -> None:
     """A channel names its files; the cache would keep this one wherever its name leads."""
     folder = tmp_path / "channel/one/two/three"
     folder.mkdir(parents=True)
     (tmp_path / "channel/evil-1.0-0.conda").write_bytes(b"content")
-    hostile = Package(f"{folder.as_uri()}/{'%2e%2e%2f' * 3}evil-1.0-0.conda", package.sha256)
+    hostile = CondaPackage(f"{folder.as_uri()}/{'%2e%2e%2f' * 3}evil-1.0-0.conda", package.sha256)
     with pytest.raises(LockError, match="is not the address of a conda package"):
         conda.fetched(hostile)
     assert not (tmp_path / "evil-1.0-0.conda").exists()
@@ -57,7 +57,7 @@ def test_a_name_that_is_a_path_is_not_downloaded(package: Package, tmp_path: Pat
 def test_without_the_library_it_is_said_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rattler", None)
     with pytest.raises(CondaError, match="script/setup conda"):
-        conda.solve(Asked(("conda-forge",), ("python",)), "linux-64", FACTS)
+        conda.solve(CondaSpecs(("conda-forge",), ("python",)), "linux-64", FACTS)
 
 
 @pytest.mark.parametrize(

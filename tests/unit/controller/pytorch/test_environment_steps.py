@@ -9,7 +9,7 @@ import pytest
 
 from muster.pytorch import lock
 from muster.pytorch.choice import Ask
-from muster.pytorch.downloads import Need
+from muster.pytorch.wheels import WheelNeed
 from muster_controller.pytorch import environment_steps
 from muster_controller.pytorch.environment_steps import EnvironmentSteps
 from muster_controller.pytorch.lock_file import reviewed
@@ -17,14 +17,14 @@ from muster_controller.pytorch.lock_file import reviewed
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from muster.pytorch.lock import Section
+    from muster.pytorch.lock import WheelSection
 
 SHIPPED = next(one for one in reviewed() if (one.python, one.machine) == ("3.12", "x86_64"))
 ASK = Ask(SHIPPED.asked[0].partition("==")[2], "cuda", 8, tuple(SHIPPED.asked[1:]))
 NODES = ["node1", "node2"]
 
 
-def others(section: Section) -> Section:
+def others(section: WheelSection) -> WheelSection:
     """The same environment by its name, with another file in the place of its first wheel."""
     first, *rest = section.wheels
     return replace(section, wheels=(replace(first, sha256="e" * 64), *rest))
@@ -38,7 +38,7 @@ class Variables(dict[str, dict[str, Any]]):
 class Action:
     """Ansible's part, with a node that answers with this section."""
 
-    def __init__(self, answer: Section) -> None:
+    def __init__(self, answer: WheelSection) -> None:
         self.answer = answer
         self.shown: list[str] = []
         self._templar = self._loader = None
@@ -78,9 +78,9 @@ class Cluster:
         monkeypatch.setattr(EnvironmentSteps, "_without_folder", lambda _, names: names)
         monkeypatch.setattr(EnvironmentSteps, "_asks", lambda _: [ASK])
 
-    def fetch(self, section: Section | None, answer: Section, **arguments: Any) -> dict[str, Any]:
+    def fetch(self, section: WheelSection | None, answer: WheelSection, **arguments: Any) -> dict[str, Any]:
         """What comes of node1's turn. section: what the look says that the lock has."""
-        need = Need(build=True, key="the same", here=False, section=section.as_dict() if section else None)
+        need = WheelNeed(build=True, key="the same", here=False, section=section.as_dict() if section else None)
         found = {"looks": {"needs": asdict(need)}}
         known = {"hostvars": Variables(dict.fromkeys(NODES, found)), "groups": {"gpu_nodes": NODES}}
         given = {"lock": str(self.lock), "looks": "looks", "reviewed_lock": True, "index_url": "auto", **arguments}

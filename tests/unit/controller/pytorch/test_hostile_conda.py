@@ -20,7 +20,7 @@ import pytest
 
 from conda_packages import BUILT_AT, make_channel
 from hostile_conda import Member, build, file, link, section
-from muster.pytorch.conda import CondaError, Package
+from muster.pytorch.conda import CondaError, CondaPackage
 from muster_controller.pytorch import conda, conda_assembly
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Place:
     def secret(self) -> Path:
         return self.outside / "secret"
 
-    def refused(self, packages: Sequence[Package]) -> str:
+    def refused(self, packages: Sequence[CondaPackage]) -> str:
         """The refusal of these packages; what may be read and written by everybody is as before."""
         said = ""
         try:
@@ -55,7 +55,7 @@ class Place:
         assert said, "it was put together"
         return said
 
-    def members(self, packages: Sequence[Package]) -> dict[str, tarfile.TarInfo]:
+    def members(self, packages: Sequence[CondaPackage]) -> dict[str, tarfile.TarInfo]:
         with conda.put_together(section(*packages), FINAL) as archive:
             assert SECRET not in archive.path.read_bytes()
             with tarfile.open(archive.path) as content:
@@ -96,7 +96,7 @@ def test_a_real_environment_is_as_before(place: Place) -> None:
     """Packages of Python alone, commands, the path in texts and in binaries; the same bytes in each run."""
     make_channel(place.packages)
     paths = [*sorted((place.packages / "linux-64").glob("*.bz2")), *(place.packages / "noarch").glob("*.bz2")]
-    packages = [Package(path.as_uri(), hashlib.sha256(path.read_bytes()).hexdigest()) for path in paths]
+    packages = [CondaPackage(path.as_uri(), hashlib.sha256(path.read_bytes()).hexdigest()) for path in paths]
     found = []
     for _ in range(2):
         with conda.put_together(section(*packages), FINAL) as archive, tarfile.open(archive.path) as content:

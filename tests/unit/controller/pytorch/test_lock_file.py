@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster.pytorch.choice import Ask
-from muster.pytorch.lock import LockError, Section, Wheel, make_section
+from muster.pytorch.lock import LockError, Wheel, WheelSection, make_section
 from muster_controller.pytorch.lock_file import LockFile, reviewed
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ASK = Ask(torch_version="2.13.0", variant="auto", gpus=8, packages=("numpy==2.3.5",))
 
 
-def section(ask: Ask = ASK) -> Section:
+def section(ask: Ask = ASK) -> WheelSection:
     wheel = Wheel("torch", "2.13.0", 64 * "0", "torch-2.13.0-cp312-cp312-manylinux_2_28_x86_64.whl")
     return make_section(ask.request("3.12"), "x86_64", [wheel])
 

@@ -8,8 +8,8 @@ import pytest
 
 from acting import World
 from muster.pytorch.lock import render
+from muster_controller.pytorch.environments import environment_places, sections
 from muster_controller.pytorch.lock_file import LockFile, reviewed
-from muster_controller.pytorch.pytorch_look import places, sections
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ def test_mirrors_and_proxies_are_those_of_the_inventory(tmp_path: Path) -> None:
     hosts = "gpu_nodes: {hosts: {node1: {cluster_mirror: tsinghua, cluster_http_proxy: 'http://proxy:3128'}, node2: }}"
     world = World(tmp_path, hosts)
     here = (world.vars, world.templar, world.loader)
-    found = places(*here, "node1")
+    found = environment_places(*here, "node1")
     assert found["mirror"] == {"pip": "https://mirrors.tuna.tsinghua.edu.cn/pypi/web/simple"}
     assert found["environment"]["http_proxy"] == "http://proxy:3128"
-    assert places(*here, "node2") == {"mirror": {}, "environment": {}}
+    assert environment_places(*here, "node2") == {"mirror": {}, "environment": {}}

@@ -10,7 +10,7 @@ from acting import World
 from muster.network import ssh_mesh
 from muster.road.looks import LOOKS
 from muster_controller.network.mesh_members import member_of
-from muster_controller.road.role_looks import NO_ANSWER, Judged, RoleLooks
+from muster_controller.road.role_looks import NO_ANSWER, RoleDecisions, RoleLooks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +79,7 @@ def seen(looks: RoleLooks) -> dict[str, Any]:
 
 
 def judged(looks: RoleLooks, seen: dict[str, Any]) -> dict[str, list[str]]:
-    found = Judged()
+    found = RoleDecisions()
     for name in NAMES:
         looks._judge(found, MESH, name, seen.get(name, {}))
     looks._judge_mesh(found, MESH, seen)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster.shared_data import copying
-from muster.shared_data.copying import Asked
+from muster.shared_data.copying import CopyRequest
 from muster_controller.nodes import distribution
 from muster_controller.nodes.messages import Messages
 from muster_controller.shared_data import data_copy
 from muster_controller.shared_data.data_copy import PROGRAM, DataCopy
-from muster_controller.shared_data.data_source import Listed, SourceError, on_controller
+from muster_controller.shared_data.data_source import DataListing, SourceError, on_controller
 from nodes_here import OWN, Here
 
 if TYPE_CHECKING:
@@ -56,13 +56,13 @@ class Lab:
         messages = Messages(ways, PROGRAM)
         messages.open()
         self.opened.append(messages)
-        asked = Asked(node, source or str(self.source), TARGET)
+        asked = CopyRequest(node, source or str(self.source), TARGET)
         return DataCopy(asked, places, self.port, messages, self.said.append)
 
-    def listed(self) -> Listed:
+    def listed(self) -> DataListing:
         return on_controller(str(self.source), self.folder / "remembered", remember=True)
 
-    def copy(self, task: DataCopy | None = None, listed: Listed | None = None) -> DataCopy:
+    def copy(self, task: DataCopy | None = None, listed: DataListing | None = None) -> DataCopy:
         task, listed = task or self.task(), listed or self.listed()
         task.look(listed, again=False, remember=True)
         assert task.against(listed) == {}
@@ -180,9 +180,9 @@ def test_what_a_node_has_goes_to_the_others_and_its_own_folder_is_not_touched(la
     lab.source.rename(own)
     before = state(own)
     task = lab.task("node2", TARGET)
-    task.asked = Asked("node2", str(own), TARGET)
+    task.asked = CopyRequest("node2", str(own), TARGET)
     listed = task.listed()
-    task.asked = Asked("node2", TARGET, TARGET)
+    task.asked = CopyRequest("node2", TARGET, TARGET)
     lab.copy(task, listed)
     assert task.failures == {}
     assert sent(lab) == []

@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from muster_controller.shared_data.data_source import Listed, SourceError, from_node, measured
+from muster_controller.shared_data.data_source import DataListing, SourceError, from_node, measured
 from muster_node.distribution import manifest
-from muster_node.distribution.manifest import File
+from muster_node.distribution.manifest import ManifestFile
 from muster_node.tools.transfer import encode
 
-A, B = (File(name, executable=False, size=1, sha256=name * 64) for name in "ab")
+A, B = (ManifestFile(name, executable=False, size=1, sha256=name * 64) for name in "ab")
 
 
-def listed(files: list[Any], links: list[Any]) -> Listed:
+def listed(files: list[Any], links: list[Any]) -> DataListing:
     return from_node(encode([[list(file) for file in files], links]))
 
 
 def test_what_a_node_has_listed_is_taken_as_it_is() -> None:
-    assert listed([A, B], [["c", "a"]]) == Listed([A, B], [("c", "a")])
-    assert listed([], [["c", "d"]]) == Listed([], [("c", "d")])
+    assert listed([A, B], [["c", "a"]]) == DataListing([A, B], [("c", "a")])
+    assert listed([], [["c", "d"]]) == DataListing([], [("c", "d")])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.collections import ImmutableDict
 
 from acting import World
-from muster_controller.nodes.asking import Said
+from muster_controller.nodes.asking import NodeAnswer
 from muster_controller.upgrade import kernels, upgrading
 
 if TYPE_CHECKING:
@@ -72,12 +72,12 @@ class Upgrade:
         self.world.registered(self.plan["batches"][number][0], "__upgrade_trials", {"launches": launches})
 
 
-def idle(link: str = "", *others: str, why: str = "") -> Said:
-    return Said({"why": why, "link": f"envs/{link}" if link else "", "environments": [*others], "processes": []})
+def idle(link: str = "", *others: str, why: str = "") -> NodeAnswer:
+    return NodeAnswer({"why": why, "link": f"envs/{link}" if link else "", "environments": [*others], "processes": []})
 
 
 @pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Said]]:
+def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[NodeAnswer]]:
     """What each node says when it is asked, one time after the other."""
     found = {name: [idle()] for name in NAMES}
 
@@ -168,7 +168,7 @@ def test_what_fails_once_all_have_it_is_named(upgrade: Upgrade) -> None:
 
 
 def test_a_node_at_which_somebody_works_is_left_for_later(
-    upgrade: Upgrade, answers: dict[str, list[Said]], monkeypatch: pytest.MonkeyPatch
+    upgrade: Upgrade, answers: dict[str, list[NodeAnswer]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upgrading, "AGAIN", 0.01)
     upgrade.planned()
@@ -193,18 +193,18 @@ def test_a_node_at_which_somebody_works_is_left_for_later(
 
 
 def test_it_is_waited_for_as_long_as_was_asked_for(
-    upgrade: Upgrade, answers: dict[str, list[Said]], monkeypatch: pytest.MonkeyPatch
+    upgrade: Upgrade, answers: dict[str, list[NodeAnswer]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upgrading, "AGAIN", 0.01)
     upgrade.planned(wait=60)
     answers["node3"] = [idle(why="somebody works"), idle(why="somebody works"), idle()]
     assert upgrade.turn(0)["go"] == ["node3"]
     # One that does not answer is not waited for: nobody knows whether it ever will.
-    answers["node3"] = [Said(error="no route to host"), idle()]
+    answers["node3"] = [NodeAnswer(error="no route to host"), idle()]
     assert upgrade.turn(0)["left"] == {"node3": "no route to host"}
 
 
-def test_going_back_takes_what_lies_there(upgrade: Upgrade, answers: dict[str, list[Said]]) -> None:
+def test_going_back_takes_what_lies_there(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
     answers.update({name: [idle(ENV, ENV, OLD)] for name in NAMES})
     upgrade.look = upgrade.step("look", rollback=True)
     assert (upgrade.look["torch"], upgrade.look["request"]["rollback"]) == ("2.7.1", True)
@@ -224,8 +224,8 @@ def test_going_back_takes_what_lies_there(upgrade: Upgrade, answers: dict[str, l
     assert upgrade.step("trials")["launches"] == []
 
 
-def test_where_nothing_lies_nothing_is_gone_back_to(upgrade: Upgrade, answers: dict[str, list[Said]]) -> None:
-    answers.update({name: [Said(error="no route to host")] for name in NAMES})
+def test_where_nothing_lies_nothing_is_gone_back_to(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
+    answers.update({name: [NodeAnswer(error="no route to host")] for name in NAMES})
     assert upgrade.fails("look", rollback=True) == (
         "Nothing can be gone back to. No node answers, so nothing is known of what could be gone back to."
     )
@@ -241,8 +241,8 @@ def test_what_cannot_be_asked_for_is_said_before_any_node_is_asked(upgrade: Upgr
     assert said.splitlines()[-1].startswith("torch_version: 'new' is not an exact version.")
 
 
-def test_a_node_that_cannot_be_looked_at_is_left_out(upgrade: Upgrade, answers: dict[str, list[Said]]) -> None:
-    answers["node2"] = [Said(error="no route to host")]
+def test_a_node_that_cannot_be_looked_at_is_left_out(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
+    answers["node2"] = [NodeAnswer(error="no route to host")]
     upgrade.world.vars["ansible_play_hosts_all"] = ["node1", "node2"]
     upgrade.look = upgrade.step("look", torch_version="2.9.1")
     assert upgrade.look["silent"] == {"node2": "no route to host", "node3": "--limit leaves it out"}
@@ -307,13 +307,15 @@ def test_a_red_node_is_told_how_its_old_kernel_is_started(upgrade: Upgrade) -> N
     assert "sudo grub-reboot 1" in upgrade.fails("end")
 
 
-def test_who_can_be_asked_for_fixes_and_who_not(upgrade: Upgrade, answers: dict[str, list[Said]]) -> None:
+def test_who_can_be_asked_for_fixes_and_who_not(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
     upgrade.look = {"request": {"torch": "", "kernel": "security"}, "silent": {}}
     answers.update(
         node1=[
-            Said({**dict.fromkeys(("packages", "files", "policy", "menu", "machine", "version"), ""), "boot_free": 1})
+            NodeAnswer(
+                {**dict.fromkeys(("packages", "files", "policy", "menu", "machine", "version"), ""), "boot_free": 1}
+            )
         ],
-        node2=[Said({"packages": ""})],
+        node2=[NodeAnswer({"packages": ""})],
     )
     upgrade.world.registered("node1", "node", node_look(bootable=[]))
     upgrade.world.registered("node2", "node", node_look())

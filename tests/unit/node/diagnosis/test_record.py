@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from muster.diagnosis import reading
 from muster.diagnosis.evidence import Record
+from muster.verdict import reading
 from muster_node.diagnosis import kernel, machine, network, program, record
 from muster_node.diagnosis.parts import Parts, UnseenError
 from muster_node.launch import state

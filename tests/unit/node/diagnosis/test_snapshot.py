@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster.diagnosis import hand_typed, reading
+from muster.diagnosis import hand_typed
 from muster.diagnosis.evidence import Agent, Snapshot
+from muster.verdict import reading
 from muster_node.diagnosis import agents, shots, snapshot, sockets
 from muster_node.launch import state
 from muster_node.tools import process

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from muster_node.distribution import manifest, store
-from muster_node.distribution.manifest import File
+from muster_node.distribution.manifest import ManifestFile
 from muster_node.tools import files
 
 
-def file_of(content: bytes, path: str = "a") -> File:
-    return File(path, executable=False, size=len(content), sha256=hashlib.sha256(content).hexdigest())
+def file_of(content: bytes, path: str = "a") -> ManifestFile:
+    return ManifestFile(path, executable=False, size=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def place(tmp_path: Path) -> str:
     return str(tmp_path / "store")
 
 
-def put(there: store.Shelf, content: bytes) -> File:
+def put(there: store.Shelf, content: bytes) -> ManifestFile:
     file = file_of(content)
     assert store.add_part(there, "0" * 64, file, 0, content) == ""
     return file
@@ -47,7 +47,7 @@ def test_what_was_changed_there_is_not_used(place: str, spoilt: bytes) -> None:
         file = put(there, b"content")
         Path(place, "objects", file.sha256).write_bytes(spoilt)
         assert store.missing(there, [file]) == [file]
-        with pytest.raises(files.RefusedError, match="is not what was sent"):
+        with pytest.raises(files.UnsafePathError, match="is not what was sent"):
             store.copy(there, file, lambda _chunk: None)
         assert put(there, b"content") == file  # it is brought again
         assert store.missing(there, [file]) == []
@@ -94,9 +94,9 @@ def test_a_manifest_is_kept_by_its_digest_and_read_again(place: str) -> None:
         assert store.keep_manifest(there, text) == listed
         assert store.read_manifest(there, manifest.digest_of(text)) == listed
         Path(place, "manifests", manifest.digest_of(text)).write_bytes(text + b" ")
-        with pytest.raises(files.RefusedError, match="is not what was sent"):
+        with pytest.raises(files.UnsafePathError, match="is not what was sent"):
             store.read_manifest(there, manifest.digest_of(text))
-        with pytest.raises(files.RefusedError, match="is no sha256"):
+        with pytest.raises(files.UnsafePathError, match="is no sha256"):
             store.read_manifest(there, "../../etc/passwd")
 
 

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster_node.distribution import fetching, greeting, manifest, serving, store
-from muster_node.distribution.manifest import File
-from muster_node.distribution.pieces import Layout
+from muster_node.distribution.manifest import ManifestFile
+from muster_node.distribution.pieces import PieceLayout
 from muster_node.tools.pack import sent
 from muster_node.tools.program import BOOTSTRAP
 from waiting import until
@@ -60,7 +60,9 @@ class Nodes:
     """Three places with the manifest, the first of them with all of the content."""
 
     def __init__(self, folder: Path) -> None:
-        listed = [File(path, False, len(each), hashlib.sha256(each).hexdigest()) for path, each in CONTENTS.items()]
+        listed = [
+            ManifestFile(path, False, len(each), hashlib.sha256(each).hexdigest()) for path, each in CONTENTS.items()
+        ]
         text = manifest.render(listed)
         self.listed = manifest.parse(text)
         self.stores = {address: folder / address for address in ADDRESSES}
@@ -70,7 +72,7 @@ class Nodes:
                 for file in listed if address == FIRST else ():
                     assert store.add_part(there, "0" * 64, file, 0, CONTENTS[file.path]) == ""
         self.wanted = sorted({file.sha256 for file in listed})
-        self.layout = Layout(self.listed, self.wanted)
+        self.layout = PieceLayout(self.listed, self.wanted)
         self.content = b"".join(CONTENTS[file.path] for file in self.layout.files)  # as it goes over the wire
         self.place = {"digest": manifest.digest_of(text), "wanted": self.wanted}
         self.pieces = end(begin("offer", {"store": str(self.stores[FIRST]), **self.place}))["pieces"]
@@ -347,7 +349,7 @@ def test_whoever_asked_for_it_is_gone_and_it_ends(served: subprocess.Popen[bytes
 
 def test_a_plain_folder_gets_files_under_their_names(nodes: Nodes, tmp_path: Path) -> None:
     """As wheels are kept: root's, readable for all, and refused where it leads elsewhere."""
-    listed = [File("x.whl", executable=False, size=6, sha256=hashlib.sha256(b"wheel\n").hexdigest())]
+    listed = [ManifestFile("x.whl", executable=False, size=6, sha256=hashlib.sha256(b"wheel\n").hexdigest())]
     text = manifest.render(listed)
     source, target = tmp_path / "source", tmp_path / "target"
     source.mkdir()

@@ -58,10 +58,10 @@ def test_no_environment_has_no_parts(tmp_path: Path) -> None:
 
 def test_too_many_files_are_said_and_not_counted(link: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "MOST_FILES", 2)
-    with pytest.raises(environment.UnseenError, match="more than 2 files"):
+    with pytest.raises(environment.UnreadableEnvironmentError, match="more than 2 files"):
         environment.parts(str(link))
     monkeypatch.setattr(environment, "SECONDS", -1.0)
-    with pytest.raises(environment.UnseenError, match="not all looked at"):
+    with pytest.raises(environment.UnreadableEnvironmentError, match="not all looked at"):
         environment.parts(str(link))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster_node.drift import history
-from muster_node.tools.run import Answer
+from muster_node.tools.run import CommandResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,9 +107,9 @@ def test_the_journal_says_what_was_run_with_sudo(monkeypatch: pytest.MonkeyPatch
         ]
     )
 
-    def run(*argv: str, **_more: Any) -> Answer:
+    def run(*argv: str, **_more: Any) -> CommandResult:
         asked.append(argv)
-        return Answer(lines, code=0)
+        return CommandResult(lines, code=0)
 
     monkeypatch.setattr(history, "run", run)
     found, why = history.journal(*history.JOURNALS["sudo"], 12.7)
@@ -122,10 +122,10 @@ def test_the_journal_says_what_was_run_with_sudo(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_journal_that_cannot_be_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "run", lambda *_, **__: Answer("", "journalctl is not there", missing=True))
+    monkeypatch.setattr(history, "run", lambda *_, **__: CommandResult("", "journalctl is not there", missing=True))
     assert history.journal("_COMM=sudo", "x", 0.0) == ([], "journalctl is not there")
     # It ends with 1 where no line fits.
-    monkeypatch.setattr(history, "run", lambda *_, **__: Answer("", "journalctl ended with 1", code=1))
+    monkeypatch.setattr(history, "run", lambda *_, **__: CommandResult("", "journalctl ended with 1", code=1))
     assert history.journal("_COMM=sudo", "x", 0.0) == ([], "")
 
 

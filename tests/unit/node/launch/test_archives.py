@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster_node.launch import archives, images
-from muster_node.tools.files import RefusedError
-from muster_node.tools.run import Answer
+from muster_node.tools.files import UnsafePathError
+from muster_node.tools.run import CommandResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,13 +83,13 @@ def test_names_are_gone_and_come_back(tmp_path: Path) -> None:
     ],
 )
 def test_an_ambiguous_archive_is_refused(members: Files, tmp_path: Path) -> None:
-    with pytest.raises(RefusedError):
+    with pytest.raises(UnsafePathError):
         archives.edits(archive(tmp_path / "x.tar", members))
 
 
 def test_a_global_header_is_refused(tmp_path: Path) -> None:
     path = archive(tmp_path / "x.tar", [("manifest.json", DOCKER)], pax_headers={"path": "elsewhere"})
-    with pytest.raises(RefusedError, match="global header"):
+    with pytest.raises(UnsafePathError, match="global header"):
         archives.edits(path)
 
 
@@ -100,10 +100,10 @@ def test_podman_gets_no_name_and_the_archive_is_what_it_was(
     path = archive(tmp_path / "x.tar", [("manifest.json", DOCKER)])
     before = (tmp_path / "x.tar").read_bytes()
 
-    def run(*argv: str, **_how: Any) -> Answer:
+    def run(*argv: str, **_how: Any) -> CommandResult:
         assert argv == ("podman", "load", "--quiet", f"--input={path}")
         assert "RepoTags" not in content(path, "manifest.json")[0]
-        return Answer("", code=code)
+        return CommandResult("", code=code)
 
     monkeypatch.setattr(images, "run", run)
     assert bool(images.load_nameless(path, 1.0)) == bool(code)

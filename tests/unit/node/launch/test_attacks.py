@@ -24,7 +24,7 @@ from muster_node.launch import folders, leftovers, looking, seats, starting, sta
 from muster_node.programs import launch as program
 from muster_node.tools import process
 from muster_node.tools.pack import pack
-from muster_node.tools.run import Answer
+from muster_node.tools.run import CommandResult
 from paths import ROOT
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.setattr(starting, "RESERVE_SECONDS", 0.0)
     monkeypatch.setattr(seats, "ROOT", str(folder / "reservations"))
     monkeypatch.setattr(folders, "own_text", lambda: "the program")
-    monkeypatch.setattr(state, "command", lambda *_argv, **_how: Answer("ActiveState=inactive\n", code=0))
+    monkeypatch.setattr(state, "command", lambda *_argv, **_how: CommandResult("ActiveState=inactive\n", code=0))
     (folder / "hostile_user.py").write_text(ATTACKER.read_text())
     (folder / "program.py").write_text(pack(program.__name__).replace("/run/muster/launches", state.STATE_ROOT))
     patterns = [str(folder / each) for each in ("state/*/unit", "runs/*/logs", "work/*")]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster_node.launch import container, images, state
-from muster_node.tools.run import Answer
+from muster_node.tools.run import CommandResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,10 +121,10 @@ def test_what_is_left_of_launches_that_are_over_is_removed(monkeypatch: pytest.M
     running = "20260101-130000-abcd"
     asked: list[tuple[str, ...]] = []
 
-    def run(*argv: str, **_how: Any) -> Answer:
+    def run(*argv: str, **_how: Any) -> CommandResult:
         asked.append(argv)
         names = f"muster-launch-{LAUNCH_ID}\nmuster-launch-{running}\nmuster-launch-../x\nothers\n"
-        return Answer(names if argv[1] == "ps" else "", code=0)
+        return CommandResult(names if argv[1] == "ps" else "", code=0)
 
     monkeypatch.setattr(container, "run", run)
     monkeypatch.setattr(state, "is_over", lambda launch_id: launch_id == LAUNCH_ID)
@@ -150,7 +150,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[tupl
     """The commands, none of which is run. The image has passed the check for device files."""
     argvs: list[tuple[str, ...]] = []
 
-    def run(*argv: str, **_how: Any) -> Answer:
+    def run(*argv: str, **_how: Any) -> CommandResult:
         argvs.append(argv)
         return SAID[0]
 
@@ -161,28 +161,32 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[tupl
     monkeypatch.setattr(images, "SEEN", str(tmp_path))
     (tmp_path / REQUEST["id"]).touch()
     yield argvs
-    SAID[0] = Answer("", code=0)
+    SAID[0] = CommandResult("", code=0)
 
 
-SAID = [Answer("", code=0)]
+SAID = [CommandResult("", code=0)]
 
 
 @pytest.mark.parametrize(
     ("answer", "text", "error"),
     [
-        (Answer('banner\n{"python": [3, 12, 3]}\n', code=0), '{"python": [3, 12, 3]}', ""),
-        (Answer("x" * 1000, code=0), "x" * 400, ""),
-        (Answer("", code=0), "", ""),
+        (CommandResult('banner\n{"python": [3, 12, 3]}\n', code=0), '{"python": [3, 12, 3]}', ""),
+        (CommandResult("x" * 1000, code=0), "x" * 400, ""),
+        (CommandResult("", code=0), "", ""),
         (
-            Answer("", aside="boom\x1b[2J\nfix: run it", code=1),
+            CommandResult("", aside="boom\x1b[2J\nfix: run it", code=1),
             "",
             "it ended with 1 and said 'boom\\x1b[2J fix: run it'",
         ),
-        (Answer("", why="podman did not answer within 90 s", late=True), "", "podman did not answer within 90 s"),
+        (
+            CommandResult("", why="podman did not answer within 90 s", late=True),
+            "",
+            "podman did not answer within 90 s",
+        ),
     ],
 )
 def test_versions_are_the_last_line_that_the_image_prints(
-    answer: Answer, text: str, error: str, asked: list[tuple[str, ...]], tmp_path: Path
+    answer: CommandResult, text: str, error: str, asked: list[tuple[str, ...]], tmp_path: Path
 ) -> None:
     SAID[0] = answer
     assert images.versions(REQUEST) == {"text": text, "error": error, "unsafe": ""}
@@ -195,7 +199,7 @@ def test_nothing_is_run_in_an_image_with_a_device_file(
     asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(images, "SEEN", str(tmp_path / "seen"))
-    SAID[0] = Answer("/dev\n", code=0)
+    SAID[0] = CommandResult("/dev\n", code=0)
     found = images.versions(REQUEST)
     assert found["unsafe"].startswith("it contains the device file '/")
     assert {argv[1:3] for argv in asked} == {("image", "mount"), ("image", "unmount")}
@@ -210,7 +214,7 @@ def test_an_image_is_checked_once(
     (root / "etc").mkdir(parents=True)
     (root / "etc/null").symlink_to("/dev/null")
     os.mkfifo(root / "etc/fifo")
-    SAID[0] = Answer(f"{root}\n", code=0)
+    SAID[0] = CommandResult(f"{root}\n", code=0)
     assert images.unsafe(REQUEST["id"]) == ""
     assert images.unsafe(REQUEST["id"]) == ""
     assert len(asked) == 2

@@ -15,7 +15,7 @@ from muster.launch import failure
 from muster_node.launch import looking, own, seats, state
 from muster_node.tools import process
 from muster_node.tools.as_user import as_user
-from muster_node.tools.run import CLEAN, Answer
+from muster_node.tools.run import CLEAN, CommandResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,19 +113,19 @@ def test_what_the_kernel_holds_is_what_systemd_hands_on(tmp_path: Path, monkeypa
 def test_an_own_launch_lies_with_its_user_and_asks_that_users_systemd(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
-    def command(*argv: str, **how: Any) -> Answer:
+    def command(*argv: str, **how: Any) -> CommandResult:
         asked.append((argv, how.get("env")))
-        return Answer("", code=0)
+        return CommandResult("", code=0)
 
     monkeypatch.setattr(state, "command", command)
     uid = os.getuid()
     verb = state.in_its_manager(lambda _request: {"dir": state.state_dir(LAUNCH_ID), "is": state.launch(LAUNCH_ID)})
     assert verb({"own": True}) == {
         "dir": f"/run/user/{uid}/muster/launches/{LAUNCH_ID}",
-        "is": process.Launch(LAUNCH_ID, uid),
+        "is": process.LaunchUnit(LAUNCH_ID, uid),
     }
     state.systemctl("stop", "x.service")
-    assert verb({"own": False}) == {"dir": f"/run/muster/launches/{LAUNCH_ID}", "is": process.Launch(LAUNCH_ID)}
+    assert verb({"own": False}) == {"dir": f"/run/muster/launches/{LAUNCH_ID}", "is": process.LaunchUnit(LAUNCH_ID)}
     assert verb({}) == verb({"own": "yes"}) == verb({"own": False})
     state.systemctl("stop", "x.service")
     assert asked == [
@@ -135,7 +135,7 @@ def test_an_own_launch_lies_with_its_user_and_asks_that_users_systemd(monkeypatc
 
 
 def test_without_the_manager_its_launches_are_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "command", lambda *_argv, **_how: Answer("", "no medium found", code=1))
+    monkeypatch.setattr(state, "command", lambda *_argv, **_how: CommandResult("", "no medium found", code=1))
     monkeypatch.setattr(state, "runtime_dir", lambda: str(tmp_path))
     assert not state.is_over(LAUNCH_ID), "of the system's manager that says nothing"
     state.use(own=True)
@@ -191,7 +191,7 @@ def test_a_launch_by_the_same_name_in_somebody_elses_manager_is_not_ours(
     holder = seats.Seats(str(folder), shared=False)
     holder.take()
     us = os.getpid()
-    for launch, ours in ((process.Launch(LAUNCH_ID), True), (process.Launch(LAUNCH_ID, 1007), False)):
+    for launch, ours in ((process.LaunchUnit(LAUNCH_ID), True), (process.LaunchUnit(LAUNCH_ID, 1007), False)):
         monkeypatch.setattr(process, "launch_at", lambda pid, one=launch: one if pid == us else None)
         (found,) = seats.reserved(LAUNCH_ID, 0.0)["held"]["cpu"]
         assert (found["ours"], found["launch_id"]) == (ours, LAUNCH_ID)

@@ -73,7 +73,7 @@ def test_whose_a_port_is_that_only_root_can_look_into(monkeypatch: pytest.Monkey
         monkeypatch.setattr(os, "geteuid", lambda: 1000)
         (found,) = ports.port_holders(port)
         assert (found["pid"], found["user"], found["launch_id"]) == (None, me, "")
-        ours, own = process.Launch(LAUNCH_ID, os.getuid()), os.getpid()
+        ours, own = process.LaunchUnit(LAUNCH_ID, os.getuid()), os.getpid()
         monkeypatch.setattr(process, "launch_at", lambda pid: ours if pid == own else None)
         (found,) = ports.port_holders(port)
     assert (found["pid"], found["user"], found["launch_id"]) == (os.getpid(), me, LAUNCH_ID)

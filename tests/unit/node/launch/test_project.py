@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from muster_node.distribution import manifest, store
-from muster_node.distribution.manifest import File
+from muster_node.distribution.manifest import ManifestFile
 from muster_node.launch import project
 from muster_node.tools import files, trees
 from muster_node.tools.as_user import as_user
@@ -28,7 +28,8 @@ def spec(tmp_path: Path) -> dict[str, Any]:
     run_dir = tmp_path / "launches/ID"
     run_dir.mkdir(parents=True)
     listed = [
-        File(path, path == "run.sh", len(each), hashlib.sha256(each).hexdigest()) for path, each in CONTENTS.items()
+        ManifestFile(path, path == "run.sh", len(each), hashlib.sha256(each).hexdigest())
+        for path, each in CONTENTS.items()
     ]
     text = manifest.render(listed)
     with store.opened(str(tmp_path / "store")) as there:
@@ -91,7 +92,7 @@ def test_without_access_control_lists_a_group_that_is_not_shared_lets_in(
     seen = Path(spec["run_dir"], "project").stat()
     assert (seen.st_uid, seen.st_gid, seen.st_mode & 0o777) == (0, NOBODY.pw_gid, 0o750)
     monkeypatch.setattr(project, "is_alone", lambda _user: False)
-    with pytest.raises(files.RefusedError, match="give nobody a group of its own"):
+    with pytest.raises(files.UnsafePathError, match="give nobody a group of its own"):
         project.let_in(0, "/x", NOBODY)
 
 
@@ -109,7 +110,7 @@ def test_whether_a_group_is_somebodys_alone(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("content", [b"x = 2\n", b"x = 1", b""])
 def test_content_that_was_changed_is_named(spec: dict[str, Any], content: bytes) -> None:
     spoil(spec, "lib/deep/model.py", content)
-    with pytest.raises(files.RefusedError) as refused:
+    with pytest.raises(files.UnsafePathError) as refused:
         project.place(spec, NOBODY)
     assert f"{refused.value.filename} {refused.value.strerror}" == (
         "lib/deep/model.py is not what was sent: its content was changed on this node"
@@ -141,7 +142,7 @@ def test_an_own_copy_is_read_only_and_can_be_removed_by_its_owner(tmp_path: Path
         if str(parent).startswith("/tmp/"):
             parent.chmod(0o755)
     os.chown(home, NOBODY.pw_uid, NOBODY.pw_gid)
-    text = manifest.render([File("a/b.py", False, 1, hashlib.sha256(b"1").hexdigest())])
+    text = manifest.render([ManifestFile("a/b.py", False, 1, hashlib.sha256(b"1").hexdigest())])
 
     def work() -> Any:
         (home / "run").mkdir()

@@ -196,6 +196,23 @@ def test_run_that_is_told_to_stop(launch: Any, tmp_path: Path) -> None:
     assert result(tmp_path) == {"reason": "stopped", "code": -signal.SIGTERM}
 
 
+def test_the_time_of_a_stop_is_not_that_of_a_slow_launcher(launch: Any, tmp_path: Path) -> None:
+    """Else the supervisor, which stops the other nodes meanwhile, would seem to have been first."""
+    slow = "import signal, time; signal.signal(15, lambda *_: None); print('up', flush=True); signal.pause()"
+    child = launch(f"{slow}; print('stopping', flush=True); signal.pause()")
+    log = tmp_path / "run/logs/agent.log"
+    until(lambda: log.exists() and log.read_text())
+    os.killpg(child.pid, signal.SIGTERM)
+    until(lambda: "stopping" in log.read_text())
+    before = time.time()
+    time.sleep(0.01)
+    os.killpg(child.pid, signal.SIGTERM)
+    assert child.wait(5) == 0
+    found = json.loads((tmp_path / "unit/result.json").read_text())
+    assert found["reason"] == "stopped"
+    assert found["ended_at"] < before
+
+
 def test_run_keeps_a_table_of_its_ranks(launch: Any, tmp_path: Path) -> None:
     script = (
         "import os, subprocess, time\n"

@@ -15,7 +15,7 @@ import pytest
 
 from muster_node.launch import computing, seats, state
 from muster_node.tools import files, process
-from muster_node.tools.run import Answer
+from muster_node.tools.run import CommandResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -148,7 +148,7 @@ def test_a_launch_is_asked_for_its_seats(launch: Callable[[str], str], monkeypat
     folder = launch(LAUNCH_ID)
     Path(folder, "lease").write_bytes(state.new_lease(1.0, state.TAKE))
     own = os.getpid()
-    monkeypatch.setattr(process, "launch_at", lambda pid: process.Launch(LAUNCH_ID) if pid == own else None)
+    monkeypatch.setattr(process, "launch_at", lambda pid: process.LaunchUnit(LAUNCH_ID) if pid == own else None)
     monkeypatch.setattr(state, "unit_state", lambda _unit: {"ActiveState": "active"})
     request = {"launch_id": LAUNCH_ID, "take": True, "wait": 0.0, "lease": 60.0}
     assert pids(seats.reserve(request)["held"]) == {"gpu-0": [], "gpu-1": []}
@@ -199,11 +199,11 @@ def test_one_start_after_the_other(root: Path) -> None:
 # ---------------------------------------------------------------- who computes
 
 
-def smi(monkeypatch: pytest.MonkeyPatch, **answers: Answer) -> list[str]:
+def smi(monkeypatch: pytest.MonkeyPatch, **answers: CommandResult) -> list[str]:
     """Stand-in for nvidia-smi: by the beginning of what it is asked. Returns what was asked."""
     asked: list[str] = []
 
-    def run(_program: str, question: str, *_how: str, **_more: Any) -> Answer:
+    def run(_program: str, question: str, *_how: str, **_more: Any) -> CommandResult:
         asked.append(question)
         return answers["gpus" if question.startswith("--query-gpu=") else "apps"]
 
@@ -211,11 +211,11 @@ def smi(monkeypatch: pytest.MonkeyPatch, **answers: Answer) -> list[str]:
     return asked
 
 
-GPUS = Answer("0, GPU-aa\n1, GPU-bb\n", code=0)
+GPUS = CommandResult("0, GPU-aa\n1, GPU-bb\n", code=0)
 
 
 def test_who_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    smi(monkeypatch, gpus=GPUS, apps=Answer(f"GPU-bb, {os.getpid()}\nGPU-bb, [N/A]\nGPU-cc, 1\n", code=0))
+    smi(monkeypatch, gpus=GPUS, apps=CommandResult(f"GPU-bb, {os.getpid()}\nGPU-bb, [N/A]\nGPU-cc, 1\n", code=0))
     found = computing.computing(gpus=True)
     assert (pids(found["computing"]), found["uuids"], found["why"]) == (
         {"gpu-1": [os.getpid(), None]},
@@ -232,6 +232,6 @@ def test_a_launch_on_processors_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("failing", ["gpus", "apps"])
 def test_what_nvidia_smi_does_not_say_is_not_known(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
-    late = Answer("", "nvidia-smi did not answer within 12 s", late=True)
-    smi(monkeypatch, **{"gpus": GPUS, "apps": Answer("", code=0), failing: late})
+    late = CommandResult("", "nvidia-smi did not answer within 12 s", late=True)
+    smi(monkeypatch, **{"gpus": GPUS, "apps": CommandResult("", code=0), failing: late})
     assert computing.computing(gpus=True)["why"] == "nvidia-smi did not answer within 12 s"

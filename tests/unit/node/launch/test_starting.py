@@ -17,7 +17,7 @@ import pytest
 from launch_shapes import LAUNCH_ID, a_start
 from muster_node.launch import folders, seats, starting, state
 from muster_node.tools import files
-from muster_node.tools.run import Answer
+from muster_node.tools.run import CommandResult
 
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root starts a launch for somebody else")
 
@@ -27,7 +27,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A request of the controller, on a node whose systemd takes everything."""
     monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "run/state"))
     monkeypatch.setattr(state, "is_over", lambda _launch_id: True)
-    monkeypatch.setattr(state, "command", lambda *_argv, **_how: Answer("", code=0))
+    monkeypatch.setattr(state, "command", lambda *_argv, **_how: CommandResult("", code=0))
     monkeypatch.setattr(starting, "RESERVE_SECONDS", 0.0)
     monkeypatch.setattr(seats, "ROOT", str(tmp_path / "run/reservations"))
     monkeypatch.setattr(folders, "own_text", lambda: "the program")
@@ -55,14 +55,14 @@ def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_
         at_the_time.append((about.st_uid, about.st_mode & 0o022))
         replace(path, *args, **how)
 
-    def systemd(*argv: str, **_how: Any) -> Answer:
+    def systemd(*argv: str, **_how: Any) -> CommandResult:
         began.append(argv)
         if argv[0] != "systemd-run":
-            return Answer("", code=0)
+            return CommandResult("", code=0)
         # Another start would take this one, whose unit is not there yet, for a launch that has ended.
         with pytest.raises(BlockingIOError), files.folder(str(tmp_path / "run" / seats.STARTS)) as handle:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return Answer("", code=0)
+        return CommandResult("", code=0)
 
     replace = files.replace
     monkeypatch.setattr(state, "command", systemd)

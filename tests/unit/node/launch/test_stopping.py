@@ -17,7 +17,7 @@ import pytest
 
 from muster_node.launch import leftovers, ranks, state, stopping, written
 from muster_node.tools import process
-from muster_node.tools.run import Answer
+from muster_node.tools.run import CommandResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,7 +118,7 @@ def test_of_other_users_only_what_is_the_launchs(
         os.chown(unit.parent / "lease", UID, UID)
     if why == "another launch":
         (Path(state.STATE_ROOT) / "20260101-130000-abcd").mkdir()
-        monkeypatch.setattr(state, "command", lambda *_argv, **_how: Answer("ActiveState=active\n", code=0))
+        monkeypatch.setattr(state, "command", lambda *_argv, **_how: CommandResult("ActiveState=active\n", code=0))
     assert left(user) == [marked]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster_node.launch import mesh, state, watcher
-from muster_node.tools.run import Answer
+from muster_node.tools.run import CommandResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,9 +29,9 @@ class Systemd:
     def __init__(self) -> None:
         self.asked: list[tuple[str, ...]] = []
         self.alive: set[str] = set()
-        self.answer = Answer("", code=0)
+        self.answer = CommandResult("", code=0)
 
-    def ask(self, *words: str, **_how: Any) -> Answer:
+    def ask(self, *words: str, **_how: Any) -> CommandResult:
         self.asked.append(words)
         return self.answer
 
@@ -64,7 +64,7 @@ def test_its_files_are_its_users_alone(systemd: Systemd, tmp_path: Path) -> None
 
 
 def test_what_cannot_be_begun_leaves_no_secret(systemd: Systemd, tmp_path: Path) -> None:
-    systemd.answer = Answer("", "systemd-run ended with 1", "Failed to connect to bus", 1)
+    systemd.answer = CommandResult("", "systemd-run ended with 1", "Failed to connect to bus", 1)
     assert watcher.begin(REQUEST) == {"error": "Failed to connect to bus"}
     assert not (tmp_path / "muster/watchers" / FIRST / "spec.json").exists()
 
@@ -78,7 +78,7 @@ def test_its_word_is_what_it_has_said(systemd: Systemd, tmp_path: Path) -> None:
 
 
 def test_one_that_is_over_already_needs_no_end(systemd: Systemd) -> None:
-    systemd.answer = Answer("", "systemctl ended with 5", "Unit not loaded.", 5)
+    systemd.answer = CommandResult("", "systemctl ended with 5", "Unit not loaded.", 5)
     assert watcher.end({"launch_id": FIRST}) == {"error": ""}
     systemd.alive.add(f"muster-watch-{FIRST}.service")
     assert watcher.end({"launch_id": FIRST}) == {"error": "Unit not loaded."}
@@ -97,16 +97,16 @@ def test_of_old_ones_a_few_are_kept_and_whatever_is_at_work(systemd: Systemd, tm
 @pytest.mark.parametrize(
     ("answer", "outcome"),
     [
-        (Answer("", code=0, aside="Warning: something"), {"code": 0, "said": "Warning: something"}),
+        (CommandResult("", code=0, aside="Warning: something"), {"code": 0, "said": "Warning: something"}),
         (
-            Answer("", "ssh ended with 255", "Host key verification failed.\r\n", 255),
+            CommandResult("", "ssh ended with 255", "Host key verification failed.\r\n", 255),
             {"code": 255, "said": "Host key verification failed."},
         ),
         (
-            Answer("", "ssh did not answer within 20 s", late=True),
+            CommandResult("", "ssh did not answer within 20 s", late=True),
             {"code": 255, "said": "ssh did not answer within 20 s"},
         ),
     ],
 )
-def test_what_came_of_a_login(answer: Answer, outcome: dict[str, Any]) -> None:
+def test_what_came_of_a_login(answer: CommandResult, outcome: dict[str, Any]) -> None:
     assert mesh.outcome(answer) == outcome

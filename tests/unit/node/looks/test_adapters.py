@@ -8,7 +8,7 @@ import pytest
 
 from muster.inspect.rdma import rdma_facts
 from muster_node.looks import adapters
-from muster_node.tools.run import Answer
+from muster_node.tools.run import CommandResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,9 +19,9 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Programs that were asked; they say nothing."""
     programs: list[str] = []
 
-    def run(*argv: str) -> Answer:
+    def run(*argv: str) -> CommandResult:
         programs.append(argv[0])
-        return Answer("")
+        return CommandResult("")
 
     monkeypatch.setattr(adapters, "run", run)
     monkeypatch.setattr(adapters, "BUS", str(tmp_path / "bus"))

@@ -42,8 +42,8 @@ def looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         path.write_text(program)
         path.chmod(0o755)
 
-        def read(name: str) -> run.Answer:
-            return run.Answer(loaded) if name == "/sys/module/nvidia/version" else run.read(name)
+        def read(name: str) -> run.CommandResult:
+            return run.CommandResult(loaded) if name == "/sys/module/nvidia/version" else run.read(name)
 
         monkeypatch.setitem(run.CLEAN, "PATH", f"{tmp_path}:{run.PATH}")
         monkeypatch.setattr(look_gpu, "read", read)

@@ -20,7 +20,7 @@ from muster_node.programs import inside as look_inside
 from muster_node.tools import kernel_lines, process
 from muster_node.tools.pack import pack, sent
 from muster_node.tools.program import BOOTSTRAP, answer_in, framed
-from muster_node.tools.run import Answer
+from muster_node.tools.run import CommandResult
 
 if TYPE_CHECKING:
     import pytest
@@ -84,7 +84,7 @@ def test_the_journal_and_the_ring_buffer_are_read_alike() -> None:
 
 def test_how_far_back_the_log_goes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     said: dict[str, str] = {"journalctl": "[ 9000.000000] node1 kernel: NVRM: Xid (PCI:0000:1b:00): 79\n"}
-    monkeypatch.setattr(kernel_log, "run", lambda *argv, **_: Answer(said[argv[0]]))
+    monkeypatch.setattr(kernel_log, "run", lambda *argv, **_: CommandResult(said[argv[0]]))
     monkeypatch.setattr("muster_node.looks.kernel_log.time.monotonic", lambda: 10000.0)
     seen = kernel_log.look()
     assert (seen["reach"], seen["lines"]) == (1000, [{"age": 1000, "text": "NVRM: Xid (PCI:0000:1b:00): 79"}])
@@ -318,12 +318,12 @@ def test_the_nccl_that_a_process_has_loaded_is_the_one_that_is_reported(tmp_path
 
 
 def test_launches_in_users_own_managers_are_seen_by_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, system = process.Launch("20260101-120000-abcd", 0), process.Launch("20260101-130000-abcd")
+    own, system = process.LaunchUnit("20260101-120000-abcd", 0), process.LaunchUnit("20260101-130000-abcd")
     at = {11: own, 12: own, 13: system}
     monkeypatch.setattr(process, "ids", lambda: [*at, 14])
     monkeypatch.setattr(process, "launch_at", at.get)
     monkeypatch.setattr(
-        stack, "run", lambda *_argv, **_how: Answer("muster-launch-20260101-130000-abcd.service loaded active")
+        stack, "run", lambda *_argv, **_how: CommandResult("muster-launch-20260101-130000-abcd.service loaded active")
     )
     units = stack.look()
     assert units["own_launches"] == ["muster-launch-20260101-120000-abcd.service of root"]

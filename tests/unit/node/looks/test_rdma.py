@@ -8,7 +8,7 @@ import pytest
 
 import rdma_sysfs
 from muster_node.looks import rdma, roce, verbs
-from muster_node.tools.run import Answer
+from muster_node.tools.run import CommandResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,9 +39,9 @@ def test_a_port_is_seen_with_its_gids_partitions_and_manager(sysfs: Path) -> Non
 def test_what_is_asked_of_roce_is_asked_of_its_interface_alone(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def answers(*words: str) -> Answer:
+    def answers(*words: str) -> CommandResult:
         asked.append(words)
-        return Answer("", f"{words[0]} is not there", missing=True)
+        return CommandResult("", f"{words[0]} is not there", missing=True)
 
     monkeypatch.setattr(roce, "run", answers)
     seen = roce.look()
@@ -58,7 +58,7 @@ def test_the_library_and_its_providers_are_found(sysfs: Path, monkeypatch: pytes
     (lib / "libibverbs/libmlx5-rdmav34.so").touch()
     (lib / "libibverbs.so.1.14.50.0").touch()
     (lib / "libibverbs.so.1").symlink_to("libibverbs.so.1.14.50.0")
-    monkeypatch.setattr(verbs, "run", lambda *_: Answer(LIBRARY.format(lib / "libibverbs.so.1")))
+    monkeypatch.setattr(verbs, "run", lambda *_: CommandResult(LIBRARY.format(lib / "libibverbs.so.1")))
     seen = verbs.look()
     assert (seen["file"], seen["providers"]) == ("libibverbs.so.1.14.50.0", ["libmlx5-rdmav34.so"])
     assert seen["drivers"] == {"mlx5_0": "mlx5_core", "mlx5_1": "mlx5_core"}

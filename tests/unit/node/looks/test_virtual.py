@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from muster_node.looks import virtual
-from muster_node.tools.run import Answer
+from muster_node.looks import system
+from muster_node.tools.run import CommandResult
 
 # As a virtual machine of KVM has it, and a machine of its own; shortened.
 SHOWN = "processor\t: 0\nflags\t\t: fpu vme de pse tsc msr ht syscall nx constant_tsc cpuid hypervisor lahf_lm abm\n"
 OWN = "processor\t: 0\nflags\t\t: fpu vme de pse tsc msr ht syscall nx constant_tsc cpuid lahf_lm abm\n"
 NOT_THERE = "systemd-detect-virt is not there"
-MISSING = Answer("", NOT_THERE, missing=True)
+MISSING = CommandResult("", NOT_THERE, missing=True)
 
 
 @pytest.mark.parametrize(
     ("said", "cpuinfo", "container", "word", "why"),
     [
-        (Answer("none\n", "systemd-detect-virt ended with 1", code=1), SHOWN, False, "none", ""),
-        (Answer("kvm\n"), SHOWN, False, "kvm", ""),
-        (Answer("podman\n"), SHOWN, True, "podman", ""),
+        (CommandResult("none\n", "systemd-detect-virt ended with 1", code=1), SHOWN, False, "none", ""),
+        (CommandResult("kvm\n"), SHOWN, False, "kvm", ""),
+        (CommandResult("podman\n"), SHOWN, True, "podman", ""),
         (MISSING, SHOWN, False, "vm-other", ""),
         (MISSING, SHOWN, True, "", NOT_THERE),
         (MISSING, OWN, False, "", NOT_THERE),
@@ -27,9 +27,9 @@ MISSING = Answer("", NOT_THERE, missing=True)
     ],
 )
 def test_what_it_is(
-    said: Answer, cpuinfo: str, container: bool, word: str, why: str, monkeypatch: pytest.MonkeyPatch
+    said: CommandResult, cpuinfo: str, container: bool, word: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(virtual, "run", lambda *_: said)
+    monkeypatch.setattr(system, "run", lambda *_: said)
     files = {"/proc/cpuinfo": cpuinfo, "/proc/2/comm": "sh\n" if container else "kthreadd\n"}
-    monkeypatch.setattr(virtual, "read", lambda path: Answer(files[path]))
-    assert virtual.look()[:2] == (word, why)
+    monkeypatch.setattr(system, "read", lambda path: CommandResult(files[path]))
+    assert system.virtualization()[:2] == (word, why)

@@ -7,7 +7,7 @@ import pwd
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.muster_node.network.mesh_files import Folder
+from ansible.module_utils.muster_node.network.mesh_files import SshFolder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,11 +16,11 @@ pytestmark = pytest.mark.usefixtures("nothing_waits")
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Folder:
+def home(tmp_path: Path) -> SshFolder:
     me = list(pwd.getpwuid(os.getuid()))
     me[5] = str(tmp_path)
     (tmp_path / ".ssh").mkdir()
-    return Folder(pwd.struct_passwd(me))
+    return SshFolder(pwd.struct_passwd(me))
 
 
 def huge(path: Path) -> None:
@@ -37,7 +37,7 @@ def huge(path: Path) -> None:
         pytest.param(huge, "more than", id="a huge file"),
     ],
 )
-def test_what_is_no_file_of_ssh_is_refused(home: Folder, put: Any, why: str) -> None:
+def test_what_is_no_file_of_ssh_is_refused(home: SshFolder, put: Any, why: str) -> None:
     put(home.path / "config")
     with pytest.raises(OSError, match=why):
         home.read("config")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from muster_node.packages import kept_debs
+from muster_node.packages import debs
 
 OLD, NEW = "libnvidia-compute=1:580.95.05-1", "libnvidia-compute=1:595.91.07-1"
 
@@ -18,7 +18,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path
     """apt's cache, and the folder. A file is what its own text says."""
     cache, folder = tmp_path / "cache", tmp_path / "kept"
     cache.mkdir()
-    monkeypatch.setattr(kept_debs, "ARCHIVES", str(cache))
+    monkeypatch.setattr(debs, "ARCHIVES", str(cache))
 
     def run(*argv: str) -> CompletedProcess[str]:
         text = Path(argv[-1]).read_text()
@@ -31,13 +31,13 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path
         Path(cwd, f"{spec.replace('=', '_').replace(':', '%3a')}_amd64.deb").write_text(spec)
         return CompletedProcess(argv, 0, "", "")
 
-    monkeypatch.setattr(kept_debs, "run", run)
-    monkeypatch.setattr(kept_debs, "apt_get", apt_get)
+    monkeypatch.setattr(debs, "run", run)
+    monkeypatch.setattr(debs, "apt_get", apt_get)
     return cache, folder
 
 
 def keep(folder: Path, *packages: str) -> dict[str, Any]:
-    return kept_debs.keep({"folder": str(folder), "packages": list(packages)})
+    return debs.keep({"folder": str(folder), "packages": list(packages)})
 
 
 def test_it_is_copied_from_the_cache_and_otherwise_downloaded(folders: tuple[Path, Path]) -> None:

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.muster.packages.peer_files import BEGIN, Attempt, PeerFilesError, Wanted
+from ansible.module_utils.muster.packages.peer_files import BEGIN, FetchAttempt, PeerFilesError, WantedFile
 from ansible.module_utils.muster_node.packages import peer_files
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 NAME, CONTENT = "tiny.whl", b"content"
-FILE = Wanted(NAME, hashlib.sha256(CONTENT).hexdigest())
+FILE = WantedFile(NAME, hashlib.sha256(CONTENT).hexdigest())
 HEAD = f"""
 import io, os, sys, tarfile
 out, aside = sys.stdout.buffer, sys.stderr.buffer
@@ -40,14 +40,14 @@ def without_end(stream, size=1 << 16):
 GOOD = f"send({CONTENT!r})"
 
 
-def answered(folder: Path, program: str) -> Attempt:
+def answered(folder: Path, program: str) -> FetchAttempt:
     def ssh(peer: str, command: str) -> Any:
         assert (peer, NAME in command) == ("node2", True)
         argv = [sys.executable, "-c", HEAD + program]
         return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     who: Any = SimpleNamespace(ssh=ssh)
-    attempt: Attempt = peer_files._once(who, "node2", "/srv/wheels", folder, [FILE])
+    attempt: FetchAttempt = peer_files._once(who, "node2", "/srv/wheels", folder, [FILE])
     return attempt
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster_node.programs import claim
-from muster_node.tools.files import RefusedError
+from muster_node.tools.files import UnsafePathError
 from paths import ROOT
 
 if TYPE_CHECKING:
@@ -162,6 +162,6 @@ def test_a_link_in_the_place_of_its_folder_is_refused(clock: Clock, tmp_path: Pa
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "muster").mkdir()
     (tmp_path / "muster/claim").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(RefusedError):
+    with pytest.raises(UnsafePathError):
         take("ann")
     assert not list((tmp_path / "elsewhere").iterdir())

@@ -45,7 +45,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     return install
 
 
-def met(adapters: list[plan.Hca]) -> list[outputs.Trial]:
+def met(adapters: list[plan.Hca]) -> list[outputs.RailTrial]:
     """Have the adapters meet themselves, as the action does it with those of two nodes."""
     request = {"user": "nobody", "ports": PORTS, "rails": [plan.commands(each) for each in adapters], "seconds": 20}
     served = rails.serve(request)["rails"]

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.muster.pytorch.plan import Observed, Plan
+from ansible.module_utils.muster.pytorch.plan import EnvironmentPlan, Observed
 from ansible.module_utils.muster.pytorch.request import make_request
-from ansible.module_utils.muster_node.pytorch.manager import Manager
-from ansible.module_utils.muster_node.tools.result import RefusedError
+from ansible.module_utils.muster_node.pytorch.manager import EnvironmentManager
+from ansible.module_utils.muster_node.tools.result import TaskRefusedError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,8 +43,8 @@ class Folder:
         return {"error": "No module named torch"}
 
 
-def manager(folder: Folder, plan: Plan, **params: Any) -> Manager:
-    made = Manager.__new__(Manager)
+def manager(folder: Folder, plan: EnvironmentPlan, **params: Any) -> EnvironmentManager:
+    made = EnvironmentManager.__new__(EnvironmentManager)
     parts: Any = made
     parts.root, parts.forgotten = folder, SimpleNamespace(names=[], remove=lambda: None)
     parts.params = {"node": "node1", "switch": "always", "keep_wheels": False, "lock": "", **params}
@@ -67,17 +67,17 @@ class Alone:
 @pytest.mark.parametrize(
     ("plan", "done", "changed"),
     [
-        (Plan("new", build=True), ["build"], True),
-        (Plan("new", discard=("broken",)), ["remove broken"], True),
-        (Plan("new", discard=("broken",), build=True), ["remove broken", "build"], True),
-        (Plan("new", switch=True), [], False),
+        (EnvironmentPlan("new", build=True), ["build"], True),
+        (EnvironmentPlan("new", discard=("broken",)), ["remove broken"], True),
+        (EnvironmentPlan("new", discard=("broken",), build=True), ["remove broken", "build"], True),
+        (EnvironmentPlan("new", switch=True), [], False),
     ],
 )
 def test_an_environment_that_cannot_be_used_is_not_switched_to_and_was_made_all_the_same(
-    tmp_path: Path, plan: Plan, done: list[str], *, changed: bool
+    tmp_path: Path, plan: EnvironmentPlan, done: list[str], *, changed: bool
 ) -> None:
     folder = Folder(tmp_path)
-    with pytest.raises(RefusedError, match=r"^PyTorch cannot be used: No module named torch\. ") as refused:
+    with pytest.raises(TaskRefusedError, match=r"^PyTorch cannot be used: No module named torch\. ") as refused:
         manager(folder, plan).provide()
     assert (refused.value.more["changed"], folder.done) == (changed, done)
     assert [finding["id"] for finding in refused.value.more["findings"]] == ["torch.import"]
@@ -88,10 +88,12 @@ def test_an_environment_that_cannot_be_used_is_not_switched_to_and_was_made_all_
 )
 def test_when_the_link_goes_to_what_is_new(tmp_path: Path, switch: str, done: list[str] | None) -> None:
     folder = Folder(tmp_path)
-    plan = Plan("new", switch=True, retire=("older",))
+    plan = EnvironmentPlan("new", switch=True, retire=("older",))
     made = manager(folder, plan, switch=switch)
     if done is None:
-        with pytest.raises(RefusedError, match=r"^a process uses old, so .*/current still leads there\. Wait for it"):
+        with pytest.raises(
+            TaskRefusedError, match=r"^a process uses old, so .*/current still leads there\. Wait for it"
+        ):
             made._switch(plan, Observed(current="old"))
     else:
         made._switch(plan, Observed(current="old"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible.module_utils.muster.pytorch.wheels import WheelError
 from ansible.module_utils.muster_node.pytorch import resolving
-from ansible.module_utils.muster_node.tools.files import RefusedError
+from ansible.module_utils.muster_node.tools.files import UnsafePathError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +87,7 @@ OTHER = "other-1.0-py3-none-any.whl"
 )
 def test_what_else_lies_there_is_refused(built: Path, target: Path, put: Callable[[Path], object]) -> None:
     put(built / OTHER)
-    with pytest.raises((WheelError, RefusedError)):
+    with pytest.raises((WheelError, UnsafePathError)):
         resolving.take_over(str(built), target)
     assert not {path.name for path in target.iterdir()} - {TINY, OTHER, "torch-1.0-py3-none-any.whl"}
     assert not any(path.is_symlink() for path in target.iterdir())
@@ -101,5 +101,5 @@ def test_more_than_any_environment_has_is_refused(built: Path, target: Path, mon
         resolving.take_over(str(built), target)
     assert not list(target.iterdir())
     monkeypatch.setattr(resolving, "MOST_WHEELS", 0)
-    with pytest.raises(RefusedError):
+    with pytest.raises(UnsafePathError):
         resolving.take_over(str(built), target)

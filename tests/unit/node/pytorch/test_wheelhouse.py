@@ -9,8 +9,8 @@ import pytest
 from ansible.module_utils.muster.pytorch.pip import PYTORCH_WHEELS
 from ansible.module_utils.muster.pytorch.request import make_request
 from ansible.module_utils.muster_node.pytorch import wheelhouse
-from ansible.module_utils.muster_node.tools.result import RefusedError
-from ansible.module_utils.muster_node.tools.run import Answer
+from ansible.module_utils.muster_node.tools.result import TaskRefusedError
+from ansible.module_utils.muster_node.tools.run import CommandResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,12 +22,12 @@ PARAMS = {"index_url": "auto", "extra_index_urls": [], "find_links": [], "offlin
 class Pip:
     """Gives these answers, and keeps what it was asked."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: CommandResult) -> None:
         self.answers = list(answers)
         self.asked: list[list[str]] = []
         self.settings: dict[str, str] = {}
 
-    def pip(self, argv: list[str], environment: dict[str, str], settings: dict[str, str]) -> Answer:
+    def pip(self, argv: list[str], environment: dict[str, str], settings: dict[str, str]) -> CommandResult:
         assert not environment
         self.asked.append(argv)
         self.settings = settings
@@ -45,7 +45,7 @@ def asked(tmp_path: Path, pip: Pip, **params: Any) -> list[list[str]]:
 
 def test_of_the_index_of_pytorch_only_its_builds_are_taken(tmp_path: Path) -> None:
     everywhere, theirs, others = asked(
-        tmp_path, Pip(Answer("", "", MISSING, 1), Answer("", code=0), Answer("", code=0))
+        tmp_path, Pip(CommandResult("", "", MISSING, 1), CommandResult("", code=0), CommandResult("", code=0))
     )
     assert all("--only-binary=:all:" in each for each in (everywhere, theirs, others))
     own = f"{PYTORCH_WHEELS}/cpu"
@@ -56,7 +56,7 @@ def test_of_the_index_of_pytorch_only_its_builds_are_taken(tmp_path: Path) -> No
 
 def test_what_is_built_does_not_see_the_passwords_of_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wheelhouse, "own_settings", lambda: {".netrc": "machine index login me password secret"})
-    trusted, builds = Pip(Answer("", code=0)), Pip(Answer("", code=0))
+    trusted, builds = Pip(CommandResult("", code=0)), Pip(CommandResult("", code=0))
     asked(tmp_path, trusted)
     asked(tmp_path, builds, source_builds=["sourced"])
     assert list(trusted.settings) == [".netrc"]
@@ -65,8 +65,8 @@ def test_what_is_built_does_not_see_the_passwords_of_root(tmp_path: Path, monkey
 
 
 def test_pip_that_does_not_run_is_an_answer(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="pip does not run \\(systemd-run is not there\\)"):
-        asked(tmp_path, Pip(Answer("", "systemd-run is not there", missing=True)))
+    with pytest.raises(TaskRefusedError, match="pip does not run \\(systemd-run is not there\\)"):
+        asked(tmp_path, Pip(CommandResult("", "systemd-run is not there", missing=True)))
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,10 @@ def test_a_folder_that_others_may_write_is_refused_however_its_address_is_writte
         (tmp_path / name).mkdir()
         (tmp_path / name).chmod(0o777)
     (tmp_path / "wheels/page.html").touch()
-    with pytest.raises(RefusedError, match="everybody may write in"):
+    with pytest.raises(TaskRefusedError, match="everybody may write in"):
         asked(tmp_path, Pip(), find_links=[address.format(tmp_path / "wheels")])
 
 
 def test_a_folder_is_named_by_its_whole_path(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="pytorch_find_links: wheels is neither an address nor the whole path"):
+    with pytest.raises(TaskRefusedError, match="pytorch_find_links: wheels is neither an address nor the whole path"):
         asked(tmp_path, Pip(), find_links=["wheels"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from muster_node.shared_data import giving, listing
+from muster_node.shared_data import copying, listing
 from muster_node.shared_data.remembered import Remembered
 from muster_node.tools import files
 
@@ -78,15 +78,15 @@ def test_root_reads_for_others_only_what_the_folders_owner_may_have_put_there(tm
         (folder / "roots").write_bytes(b"1")
         os.chown(folder / "theirs", 65534, 65534)
         os.chown(folder, 65534, 65534)
-        with giving.opened(str(folder)) as (there, owner):
+        with copying.opened(str(folder)) as (there, owner):
             found = listing.walk(there, owner)
         assert [path for path, *_ in found.files] == ["theirs"]
         assert found.problems == ["'roots': it belongs to root, and the folder to nobody"]
         (folder / "below").mkdir()
-        with pytest.raises(OSError, match="lies in a folder of nobody's"), giving.opened(str(folder / "below")):
+        with pytest.raises(OSError, match="lies in a folder of nobody's"), copying.opened(str(folder / "below")):
             pass
         (tmp_path / "link").symlink_to(folder)
-        with pytest.raises(OSError, match="is a link"), giving.opened(str(tmp_path / "link")):
+        with pytest.raises(OSError, match="is a link"), copying.opened(str(tmp_path / "link")):
             pass
     finally:
         for each in ("theirs", "roots"):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster_node.distribution import store
-from muster_node.distribution.manifest import File
-from muster_node.shared_data import receiving
+from muster_node.distribution.manifest import ManifestFile
+from muster_node.shared_data import copying
+from muster_node.shared_data.copying import Receiving
 from muster_node.shared_data.mounted import Mounted
-from muster_node.shared_data.receiving import Receiving
 from muster_node.shared_data.remembered import Remembered
 from muster_node.tools import files
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CONTENT = b"1234"
-FILE = File("a/file", executable=False, size=len(CONTENT), sha256=hashlib.sha256(CONTENT).hexdigest())
+FILE = ManifestFile("a/file", executable=False, size=len(CONTENT), sha256=hashlib.sha256(CONTENT).hexdigest())
 
 
 @pytest.mark.parametrize(
@@ -37,19 +37,19 @@ def test_a_folder_of_a_file_server_is_not_copied_to(
     monkeypatch: pytest.MonkeyPatch, mounts: list[str], path: str, refused: str
 ) -> None:
     there = [Mounted(each, f"files:{each}", "ext4" if each == "/" else "nfs4", "rw") for each in mounts]
-    monkeypatch.setattr(receiving, "mounted", lambda: there)
+    monkeypatch.setattr(copying, "mounted", lambda: there)
     if not refused:
-        receiving.refuse(path)
+        copying.refuse(path)
         return
-    with pytest.raises(files.RefusedError) as problem:
-        receiving.refuse(path)
+    with pytest.raises(files.UnsafePathError) as problem:
+        copying.refuse(path)
     assert problem.value.strerror == refused
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "set").write_bytes(b"")
-    with pytest.raises(files.RefusedError, match="is no folder"):
-        receiving.refuse(str(tmp_path / "set"))
+    with pytest.raises(files.UnsafePathError, match="is no folder"):
+        copying.refuse(str(tmp_path / "set"))
 
 
 @pytest.mark.parametrize("kind", ["a link", "open to everybody"])

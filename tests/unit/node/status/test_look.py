@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from muster_node.launch import computing
 from muster_node.status import look
-from muster_node.tools.run import Answer
+from muster_node.tools.run import CommandResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 GPUS = "0, GPU-aa, NVIDIA H100, 4, 0\n1, GPU-bb, NVIDIA H100, 40960, 97\n"
 
 
-def says(monkeypatch: pytest.MonkeyPatch, gpus: Answer, apps: Answer) -> None:
+def says(monkeypatch: pytest.MonkeyPatch, gpus: CommandResult, apps: CommandResult) -> None:
     answers = {"--query-gpu=index,uuid,name,memory.used,utilization.gpu": gpus}
     monkeypatch.setattr(computing, "run", lambda _program, question, *_words, **_more: answers.get(question, apps))
     monkeypatch.setattr(os, "listdir", lambda _path: ["nvidia0", "nvidia1", "nvidiactl", "null"])
 
 
 def test_gpus_and_who_computes_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    says(monkeypatch, Answer(GPUS, code=0), Answer(f"GPU-bb, {os.getpid()}\nGPU-zz, 1\n", code=0))
+    says(monkeypatch, CommandResult(GPUS, code=0), CommandResult(f"GPU-bb, {os.getpid()}\nGPU-zz, 1\n", code=0))
     seen = look.gpu_facts(2.0)
     assert [(one["index"], one["used"], one["busy"]) for one in seen["gpus"]] == [("0", "4", "0"), ("1", "40960", "97")]
     assert seen["devices"] == 2
@@ -35,7 +35,7 @@ def test_gpus_and_who_computes_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_that_hangs_is_said_and_lists_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    late = Answer("", "nvidia-smi did not answer within 2 s", late=True)
+    late = CommandResult("", "nvidia-smi did not answer within 2 s", late=True)
     says(monkeypatch, late, late)
     seen = look.gpu_facts(2.0)
     assert (seen["gpus"], seen["why"]) == ([], "nvidia-smi did not answer within 2 s")

@@ -77,15 +77,15 @@ def test_a_name_may_hold_anything(tmp_path: Path) -> None:
 def test_processes_of_a_launch_carry_its_mark(child: subprocess.Popen[bytes]) -> None:
     while not process.words(child.pid):
         assert child.poll() is None
-    assert process.of_launch(process.Launch(LAUNCH), os.getuid()) == [child.pid]
-    assert process.of_launch(process.Launch(LAUNCH[:-1]), os.getuid()) == []
-    assert process.of_launch(process.Launch(LAUNCH), os.getuid() + 1) == [], "anybody may carry the mark"
+    assert process.of_launch(process.LaunchUnit(LAUNCH), os.getuid()) == [child.pid]
+    assert process.of_launch(process.LaunchUnit(LAUNCH[:-1]), os.getuid()) == []
+    assert process.of_launch(process.LaunchUnit(LAUNCH), os.getuid() + 1) == [], "anybody may carry the mark"
     assert process.environment(child.pid)[process.LAUNCH_MARK] == LAUNCH
 
 
 UNIT = f"muster-launch-{LAUNCH}.service"
 OWN = "/user.slice/user-1000.slice/user@1000.service"
-SYSTEM = process.Launch(LAUNCH)
+SYSTEM = process.LaunchUnit(LAUNCH)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ SYSTEM = process.Launch(LAUNCH)
         (f"1:name=systemd:/\n0::/system.slice/{UNIT}\n", UNIT, SYSTEM),
         ("1:name=systemd:/\n0::/\n", "", None),
         # In a user's own manager a unit has whatever name that user gives it: a launch there is that user's.
-        (f"0::{OWN}/app.slice/{UNIT}\n", UNIT, process.Launch(LAUNCH, 1000)),
-        (f"0::{OWN}/{UNIT}/x.service\n", "x.service", process.Launch(LAUNCH, 1000)),
+        (f"0::{OWN}/app.slice/{UNIT}\n", UNIT, process.LaunchUnit(LAUNCH, 1000)),
+        (f"0::{OWN}/{UNIT}/x.service\n", "x.service", process.LaunchUnit(LAUNCH, 1000)),
         (f"0::{OWN}/x.service/{UNIT}\n", UNIT, None),
         (f"0::/user.slice/user-1000.slice/session-3.scope/{UNIT}\n", UNIT, None),
         (f"0::/system.slice/user@x.service/{UNIT}\n", UNIT, None),
@@ -115,7 +115,7 @@ SYSTEM = process.Launch(LAUNCH)
 )
 @pytest.mark.parametrize("beyond", ["", "/machine.slice/libpod-0123.scope/container"])
 def test_units(
-    cgroup: str, unit: str, launch: process.Launch | None, beyond: str, monkeypatch: pytest.MonkeyPatch
+    cgroup: str, unit: str, launch: process.LaunchUnit | None, beyond: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # PID 1 is in the unit init.scope of the tree that systemd uses, and at the root of the other one.
     own, other = (1, 0) if "name=systemd:/system" in cgroup else (0, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster_node.tools import process
-from muster_node.upgrade.people import is_at_work
+from muster_node.upgrade.at_work import is_at_work
 
 
 @pytest.mark.parametrize(

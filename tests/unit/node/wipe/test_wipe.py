@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.members.wiping import Request, Tree, make_plan
-from muster_node.wipe.act import act
-from muster_node.wipe.look import observe
+from muster.members.wiping import Tree, WipeRequest, make_plan
+from muster_node.wipe.wiping import act, observe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +26,7 @@ def test_a_folder_loses_what_is_ours_alone(tmp_path: Path) -> None:
     settings.parent.mkdir()
     settings.write_text("ours")
     trees = (Tree(f"{root}/envs", ("[0-9]*-*-py3.*-*",)), Tree(str(root), ("current", "wheels")))
-    request, params = Request(trees), {**NOTHING, "files": [str(settings), "/etc/none/*.conf"]}
+    request, params = WipeRequest(trees), {**NOTHING, "files": [str(settings), "/etc/none/*.conf"]}
     act(make_plan(request, observe(params, request)), params)
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == [
         "elsewhere",
@@ -44,5 +43,5 @@ def test_a_folder_that_is_a_link_is_left(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there/wheels").mkdir()
     (tmp_path / "link").symlink_to("there")
-    request, params = Request((Tree(f"{tmp_path}/link", ("*",)),)), {**NOTHING, "files": []}
+    request, params = WipeRequest((Tree(f"{tmp_path}/link", ("*",)),)), {**NOTHING, "files": []}
     assert not make_plan(request, observe(params, request)).needed

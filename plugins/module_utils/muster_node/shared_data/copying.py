@@ -1,7 +1,10 @@
-"""A folder of data on a node that gets it: what of it is there, what comes put in its place, and what is in excess.
+"""A folder of data on a node: read there for other nodes, or received from them.
 
-The folder is root's alone, and everybody may read it. What comes lies in a store within it (distribution/store.py)
-until all of a file is there and has been compared with its digest; a rename then gives it its name.
+Reading is done by root, and whoever may change the path could have root read something else. So no part of it is a
+link, whatever lies above is root's or the folder's owner's, and so is all that lies in it.
+
+A received folder is root's alone, and everybody may read it. What comes lies in a store within it
+(distribution/store.py) until all of a file is there and has its digest; a rename then gives it its name.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from .mounted import NETWORK, mounted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ..distribution.manifest import File
+    from ..distribution.manifest import ManifestFile
     from .remembered import Remembered
 
 Json = dict[str, Any]
@@ -31,20 +34,22 @@ NAMED = 200  # characters of a name
 NEW = f"{STORE}/new"
 
 
-def mode_of(file: File) -> int:
+def mode_of(file: ManifestFile) -> int:
     return 0o755 if file.executable else 0o644
 
 
 def refuse(path: str) -> None:
-    """Raise RefusedError where data cannot be kept under this path. The kernel's list comes first: a look at a folder
+    """Raise UnsafePathError where data cannot be kept under this path. The kernel's list comes first: probing a folder
     whose server is gone would hang."""
     below = [each for each in mounted() if f"{path}/".startswith(f"{each.path.rstrip('/')}/")]
     on = max(below, key=lambda each: len(each.path), default=None)
     if on and on.type in NETWORK:
-        raise files.RefusedError(errno.EINVAL, f"lies on {on.source} ({on.type}), which other nodes have as well", path)
+        raise files.UnsafePathError(
+            errno.EINVAL, f"lies on {on.source} ({on.type}), which other nodes have as well", path
+        )
     trust.refuse_foreign(path)
     if os.path.lexists(path) and not Path(path).is_dir():
-        raise files.RefusedError(errno.ENOTDIR, "is no folder", path)
+        raise files.UnsafePathError(errno.ENOTDIR, "is no folder", path)
 
 
 class Receiving:
@@ -57,7 +62,7 @@ class Receiving:
 
     # ------------------------------------------------------------ looking
 
-    def look(self, wanted: Iterable[File], *, again: bool) -> Json:
+    def look(self, wanted: Iterable[ManifestFile], *, again: bool) -> Json:
         """Return {missing, changed: places in the list, blocked: sentences}. again: read all of it."""
         said: Json = {"missing": [], "changed": [], "blocked": []}
         for place, file in enumerate(wanted):
@@ -77,7 +82,7 @@ class Receiving:
                 said["blocked"].append(f"{file.path} {why}")
         return said
 
-    def _state(self, file: File, *, again: bool) -> str:
+    def _state(self, file: ManifestFile, *, again: bool) -> str:
         with files.opened(file.path, within=self.there) as handle:
             seen = os.fstat(handle)
             kept = seen.st_uid == os.geteuid() and stat.S_IMODE(seen.st_mode) == mode_of(file)
@@ -119,7 +124,7 @@ class Receiving:
 
     # ------------------------------------------------------------ writing
 
-    def stage(self, shelf: store.Shelf, wanted: Iterable[File]) -> None:
+    def stage(self, shelf: store.Shelf, wanted: Iterable[ManifestFile]) -> None:
         """Have in the store what lies here, so that it is given on: under a second name, without a copy."""
         for file in wanted:
             with suppress(OSError), self._above(file.path) as (above, name):
@@ -128,8 +133,8 @@ class Receiving:
                 if ours and seen.st_size == file.size:
                     os.link(name, file.sha256, src_dir_fd=above, dst_dir_fd=shelf.content, follow_symlinks=False)
 
-    def place(self, shelf: store.Shelf, lacking: list[File]) -> None:
-        """Give each file its name. Raises RefusedError for what is not what it should be."""
+    def place(self, shelf: store.Shelf, lacking: list[ManifestFile]) -> None:
+        """Give each file its name. Raises UnsafePathError for what is not what it should be."""
         left = [file.sha256 for file in lacking]
         for file in lacking:
             left.remove(file.sha256)
@@ -147,7 +152,7 @@ class Receiving:
                 seen = os.stat(name, dir_fd=above, follow_symlinks=False)
             self.memory.put(file.path, seen, file.sha256)
 
-    def forget(self, shelf: store.Shelf, wanted: Iterable[File]) -> None:
+    def forget(self, shelf: store.Shelf, wanted: Iterable[ManifestFile]) -> None:
         """Have nothing of this in the store any more; what lay here before is what it was."""
         for file in wanted:
             try:
@@ -189,3 +194,26 @@ def _foreign(handle: int) -> str:
     if seen.st_uid != os.geteuid():
         return f"cannot be put there: its folder belongs to {files.user_name(seen.st_uid)}"
     return "cannot be put there: others may write in its folder" if seen.st_mode & 0o022 else ""
+
+
+@contextmanager
+def opened(path: str) -> Iterator[tuple[int, int]]:
+    """Yield the open folder, and its owner."""
+    with files.folder("/") as root, files.folder(path[1:], within=root) as folder:
+        owner = os.fstat(folder).st_uid
+        for above in manifest.above(path[1:]):
+            with files.folder(above, within=root) as handle:
+                uid = os.fstat(handle).st_uid
+            if uid not in {0, owner}:
+                raise files.ForeignError(errno.EPERM, f"lies in a folder of {files.user_name(uid)}'s", path)
+        yield folder, owner
+
+
+def stage(path: str, shelf: store.Shelf, wanted: Iterable[ManifestFile]) -> None:
+    """Have a copy of these files in the store; one that is not what was listed is not there then."""
+    with opened(path) as (folder, owner):
+        for file in wanted:
+            if store.is_there(shelf, file):
+                continue
+            with suppress(files.UnsafePathError), files.opened(file.path, within=folder, owner=owner) as content:
+                store.take(shelf, file, content, 0)

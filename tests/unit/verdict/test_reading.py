@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cases import cases
-from muster.diagnosis import reading
 from muster.diagnosis.evidence import Agent, Record, Snapshot
+from muster.verdict import reading
 
 SHOT: dict[str, Any] = {
     "rank": 2,
@@ -76,7 +76,7 @@ RECORD: dict[str, Any] = {
     "left": [],
     "unseen": {"kernel": "root did not look"},
 }
-GIVEN = {"record": (Record, RECORD), "snapshot": (Snapshot, SNAPSHOT)}
+GIVEN: dict[str, tuple[type[Any], dict[str, Any]]] = {"record": (Record, RECORD), "snapshot": (Snapshot, SNAPSHOT)}
 INFINITE = json.loads("1e999")
 
 

@@ -1,0 +1,255 @@
+"""The one reader of foreign input, such as what a node answers: only what has the declared shape is handed on.
+
+A shape is a TypedDict or a dataclass; its annotations say what is read, and `Limits` what else must hold. Texts become
+printable, on one line, and are cut; lists and mappings are cut; numbers are finite. An entry of a list or mapping that
+does not fit is left out as a whole. Of what a shape must have, a part that does not fit is empty, and `unseen` says so:
+nobody may take it for "there is nothing".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+from functools import cache
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    NamedTuple,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+from .printable import printable
+
+if TYPE_CHECKING:
+    import re
+
+MOST_TEXT = 500  # characters
+MOST_NAME = 128  # of a key
+MOST_ENTRIES = 512  # of a list, or of a mapping
+MOST_PART = 150_000  # characters and entries of one part: none takes another one's room
+MOST_NUMBER = 2**64
+MOST_SHOWN = 60  # characters of what an error quotes
+NO_USE = "what the node says of it is of no use"
+UNSEEN = "unseen"
+NOTHING = object()  # in the place of what does not fit
+CALLED = {str: "a text", bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
+
+Shape = TypeVar("Shape")
+
+
+class UnusableError(ValueError):
+    """Says which field of an answer is wrong, what was expected and what was seen."""
+
+
+class Limits(NamedTuple):
+    """What holds beside the type: Annotated[int, Limits(least=0)].
+
+    least, below: of a number. most: characters of a text, entries of a list or mapping; what is beyond is cut.
+    pattern: that a whole text matches. raw: a text stays as it is, with its lines. instead: a value for one that does
+    not fit, which is no error then. whole: a list or mapping is of no use where anything of it would be left out.
+    needed: without this part the whole answer is of no use.
+    """
+
+    least: float = -MOST_NUMBER
+    below: float = MOST_NUMBER
+    most: int | None = None
+    pattern: re.Pattern[str] | None = None
+    raw: bool = False
+    instead: Any = NOTHING
+    whole: bool = False
+    needed: bool = False
+
+
+NO_LIMITS = Limits()
+Count = Annotated[int, Limits(least=0, below=2**53)]
+Flag = Annotated[bool, Limits(instead=False)]
+Word = Annotated[str, Limits(most=200, instead="")]
+
+
+def read(shape: type[Shape], given: Any) -> tuple[Shape, tuple[str, ...]]:
+    """Return what can be used of it, and the names of what was dropped. Raises UnusableError."""
+    if not isinstance(given, dict):
+        raise UnusableError(f"expected an object, got {shown(given)}")
+    reading, kinds = Reading(), cast("Any", shape)
+    found: dict[str, Any] = {}
+    for name, kind in hints(kinds).items():
+        reading.left, reading.problem = MOST_PART, ""
+        value = reading.fit(kind, given.get(name, NOTHING), name)
+        if value is NOTHING:
+            reading.drop(name)
+            if name in optional(kinds):
+                continue
+            value = empty(kind, reading.problem or expected(name, kind, given.get(name, NOTHING)))
+        found[name] = value
+    if UNSEEN in found:
+        lost = dict.fromkeys((name for name in reading.lost if name != UNSEEN), NO_USE)
+        found[UNSEEN] = {**found[UNSEEN], **lost}
+    return shape(**found), tuple(reading.lost)
+
+
+def read_all(shape: type[Shape], given: Any) -> tuple[list[Shape], bool]:
+    """Those of a list that fit, and whether all did."""
+    reading = Reading()
+    found = reading.entries(shape, given, "entries", NO_LIMITS)
+    return ([], False) if found is NOTHING else (found, not reading.lost)
+
+
+def read_one(kind: Any, given: Any) -> Any:
+    """Return a value as this kind; None where it does not fit."""
+    found = Reading().fit(kind, given, "")
+    return None if found is NOTHING else found
+
+
+@cache
+def hints(shape: Any) -> dict[str, Any]:
+    return get_type_hints(shape, include_extras=True)
+
+
+@cache
+def optional(shape: Any) -> frozenset[str]:
+    """Fields that may be missing: of a dataclass, those with a default."""
+    if not dataclasses.is_dataclass(shape):
+        return frozenset(vars(shape)["__optional_keys__"])
+    defaults = {one.name: (one.default, one.default_factory) for one in dataclasses.fields(shape)}
+    return frozenset(name for name, given in defaults.items() if given != (dataclasses.MISSING, dataclasses.MISSING))
+
+
+def empty(kind: Any, problem: str) -> Any:
+    """What stands for a part that is not there. Raises UnusableError for a number, of which none is empty."""
+    kinds, limits = options(kind), limits_of(kind)
+    if type(None) in kinds:
+        return None
+    origin = get_origin(kinds[0]) or kinds[0]
+    if origin in (list, dict, str) and not limits.needed:
+        return origin()
+    raise UnusableError(problem)
+
+
+def options(kind: Any) -> tuple[Any, ...]:
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+def limits_of(kind: Any) -> Limits:
+    notes = get_args(kind)[1:] if get_origin(kind) is Annotated else ()
+    return next((one for one in reversed(notes) if isinstance(one, Limits)), NO_LIMITS)
+
+
+def expected(name: str, kind: Any, given: Any) -> str:
+    origins = [get_origin(one) or one for one in options(kind) if one is not type(None)]
+    names = " or ".join(CALLED.get(one, "an object") for one in origins)
+    return f"{name}: expected {names}, got {shown(given)}"
+
+
+def shown(given: Any) -> str:
+    if given is NOTHING:
+        return "nothing"
+    if isinstance(given, (dict, list)):
+        return "an object" if isinstance(given, dict) else "a list"
+    return printable(repr(given[:MOST_SHOWN] if isinstance(given, str) else given))[: MOST_SHOWN + 2]
+
+
+def is_shape(kind: Any) -> bool:
+    return is_typeddict(kind) or dataclasses.is_dataclass(kind)
+
+
+class Reading:
+    """One answer. lost: of which parts something was left out. problem: the first field of a part that does not fit."""
+
+    def __init__(self) -> None:
+        self.left = MOST_PART
+        self.lost: list[str] = []
+        self.problem = ""
+
+    def drop(self, part: str) -> None:
+        if part not in self.lost:
+            self.lost.append(part)
+
+    def fit(self, kind: Any, given: Any, part: str, limits: Limits = NO_LIMITS) -> Any:
+        """What it is as this kind, or NOTHING. part: of which part of the answer it is."""
+        self.left -= 1
+        if self.left < 0:
+            return NOTHING
+        origin = get_origin(kind)
+        if origin is Annotated:
+            limits = limits_of(kind)
+            found = self.fit(get_args(kind)[0], given, part, limits)
+            return limits.instead if found is NOTHING else found
+        if origin in (Union, types.UnionType):
+            fitting = (self.fit(one, given, part, limits) for one in get_args(kind))
+            return next((value for value in fitting if value is not NOTHING), NOTHING)
+        if origin is list:
+            return self.entries(get_args(kind)[0], given, part, limits)
+        if origin is dict:
+            return self.mapping(get_args(kind), given, part, limits)
+        if is_shape(kind):
+            return self.shape(kind, given, part)
+        if kind is Any:
+            return None if given is NOTHING else given
+        return self.text(given, limits, MOST_TEXT) if kind is str else plain(kind, given, limits)
+
+    def entries(self, kind: Any, given: Any, part: str, limits: Limits) -> Any:
+        if not isinstance(given, list):
+            return NOTHING
+        some = given[: limits.most or MOST_ENTRIES]
+        found = [value for one in some if (value := self.fit(kind, one, part)) is not NOTHING]
+        if len(found) != len(given):
+            self.drop(part)
+            return NOTHING if limits.whole else found
+        return found
+
+    def mapping(self, kinds: tuple[Any, Any], given: Any, part: str, limits: Limits) -> Any:
+        if not isinstance(given, dict):
+            return NOTHING
+        found = {}
+        for key, one in list(given.items())[: limits.most or MOST_ENTRIES]:
+            name, value = self.text(key, limits_of(kinds[0]), MOST_NAME), self.fit(kinds[1], one, part)
+            if name is not NOTHING and value is not NOTHING:
+                found[name] = value
+        if len(found) != len(given):
+            self.drop(part)
+            return NOTHING if limits.whole else found
+        return found
+
+    def shape(self, kind: Any, given: Any, part: str) -> Any:
+        if not isinstance(given, dict):
+            return NOTHING
+        found = {}
+        for name, each in hints(kind).items():
+            value = self.fit(each, given.get(name, NOTHING), part)
+            if value is not NOTHING:
+                found[name] = value
+            elif name not in optional(kind):
+                self.problem = self.problem or expected(f"{part}.{name}", each, given.get(name, NOTHING))
+                return NOTHING
+        return kind(**found)
+
+    def text(self, given: Any, limits: Limits, most: int) -> Any:
+        if not isinstance(given, str) or (limits.pattern and not limits.pattern.fullmatch(given)):
+            return NOTHING
+        most = limits.most or most
+        if limits.raw:
+            return given[:most]
+        said = printable(given[:most]).replace("\n", "\N{SYMBOL FOR LINE FEED}").replace("\t", " ")[:most]
+        self.left -= len(said)
+        return said if self.left >= 0 else NOTHING
+
+
+def plain(kind: Any, given: Any, limits: Limits) -> Any:
+    if kind is type(None):
+        return None if given is None else NOTHING
+    if kind is bool:
+        return given if isinstance(given, bool) else NOTHING
+    usable = isinstance(given, int) and not isinstance(given, bool)
+    if kind is float:
+        usable = usable or (isinstance(given, float) and math.isfinite(given))
+    return given if usable and limits.least <= given < limits.below else NOTHING
