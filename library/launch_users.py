@@ -27,18 +27,6 @@ options:
     type: list
     elements: raw
     default: []
-  memlock:
-    description: Bytes of memory that an account may lock, with K, M, G or T, or V(infinity).
-    type: str
-    default: infinity
-  nofile:
-    description: Files that a process of an account may have open, as one number or as the soft and the hard limit.
-    type: str
-    default: "65536:1048576"
-  tasks:
-    description: Processes and threads of an account, as a number, a share of what the system can have, or V(infinity).
-    type: str
-    default: 50%
   root:
     description: Folder under which each account has one of its own. It must be root's, and on a disk of the node.
     type: path
@@ -56,7 +44,7 @@ options:
     type: str
     choices: [manage, verify]
     default: manage
-extends_documentation_fragment: action_common_attributes
+extends_documentation_fragment: [action_common_attributes, role_options.launch_users]
 attributes:
   check_mode: {support: full}
   diff_mode: {support: full}

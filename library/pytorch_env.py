@@ -50,13 +50,6 @@ options:
     description: Exact version of torch, without the build after a C(+).
     type: str
     required: true
-  variant:
-    description:
-      - Which build of torch. V(cpu), or a CUDA build such as V(cu126), or V(cuda) for the one that the index
-        offers by default.
-      - V(auto) is V(cuda) when O(gpus) is not 0, and V(cpu) otherwise.
-    type: str
-    default: auto
   gpus:
     description: Number of GPUs that the node trains on. With any, the nccl backend is required.
     type: int
@@ -91,39 +84,12 @@ options:
         unless a process uses them. Empty for leaving it alone.
     type: path
     default: ""
-  python:
-    description: Python that the environment is made with.
-    type: path
-    default: /usr/bin/python3
   user:
     description:
       - Unprivileged user as whom the environment is looked at, and whom the ssh mesh lets in. V(nobody) looks until it
         exists.
     type: str
     default: nobody
-  index_url:
-    description:
-      - Package index. Empty means the one that pip on the node is set up with.
-      - V(auto) is the same, and when it has no such V(cpu) or V(cuNNN) build, PyTorch's own index as well.
-    type: str
-    default: auto
-  extra_index_urls:
-    description: Further package indexes.
-    type: list
-    elements: str
-    default: []
-  find_links:
-    description: Folders on the node, or addresses of pages, with packages.
-    type: list
-    elements: str
-    default: []
-  source_builds:
-    description:
-      - Names of packages that may be built from source when the lock is first written, as a user that exists for that
-        long. Of all others only wheels are taken.
-    type: list
-    elements: str
-    default: []
   extra_ca:
     description: File on the node with certificates that pip trusts besides the system's.
     type: path
@@ -141,15 +107,6 @@ options:
     description: Variables for pip; by default those of C(cluster_http_proxy) and C(cluster_https_proxy).
     type: dict
     default: {}
-  keep:
-    description: Number of earlier environments that are kept.
-    type: int
-    default: 1
-  full_look:
-    description:
-      - Whether torch is imported although nothing changed. Without it, the files alone are looked at then.
-    type: bool
-    default: false
   switch:
     description:
       - When C(current) leads to the environment. V(always) does it as soon as it works; V(idle) refuses while a process
@@ -202,7 +159,7 @@ options:
     description: Seconds to wait for another run that works in the same O(root).
     type: int
     default: 900
-extends_documentation_fragment: action_common_attributes
+extends_documentation_fragment: [action_common_attributes, role_options.pytorch]
 attributes:
   check_mode: {support: full}
   diff_mode: {support: full}

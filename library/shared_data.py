@@ -20,19 +20,6 @@ options:
     description: Name of the node, for messages.
     type: str
     required: true
-  mounts:
-    description: Folders, each as C(source) and C(path), and C(type) (V(nfs)) and C(options) where needed.
-    type: list
-    elements: dict
-    default: []
-  scratch:
-    description: A folder on a local disk into which everybody may write.
-    type: str
-    default: ""
-  scratch_gb:
-    description: Gigabytes that the file system of O(scratch) has at least.
-    type: int
-    default: 0
   packages:
     description: By the type of a file system, the package that mounts it.
     type: dict
@@ -42,7 +29,7 @@ options:
     type: str
     choices: [manage, verify]
     default: manage
-extends_documentation_fragment: action_common_attributes
+extends_documentation_fragment: [action_common_attributes, role_options.shared_data]
 attributes:
   check_mode: {support: full, description: "Folders are not used then, so that nothing is mounted by the check."}
   diff_mode: {support: full}

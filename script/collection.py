@@ -26,8 +26,7 @@ ANSIBLE = ">=2.19"
 # What modules import where this tree's own ansible.cfg says where it is, and where a collection has it.
 OF_THE_TREE = re.compile(r"\bansible\.module_utils\.(muster(?:_node)?)\b")
 OF_THE_COLLECTION = rf"ansible_collections.{NAME}.{NAME}.plugins.module_utils.of_modules.\1"
-FRAGMENTS = "role_options."  # of plugins/doc_fragments, in documentation as well
-MODULE = re.compile(r"\bM\((\w+)\)")  # in documentation
+NAMED = re.compile(r"(\bM\((?=\w+\))|\b(?=role_options\.))")  # modules and fragments in documentation
 
 
 def version(changelog: str) -> str:
@@ -70,8 +69,7 @@ def copy_modules(folder: Path) -> None:
 def renamed(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     text = OF_THE_TREE.sub(OF_THE_COLLECTION, source.read_text(encoding="utf-8"))
-    text = MODULE.sub(rf"M({NAME}.{NAME}.\1)", text)
-    target.write_text(text.replace(FRAGMENTS, f"{NAME}.{NAME}.{FRAGMENTS}"), encoding="utf-8")
+    target.write_text(NAMED.sub(rf"\1{NAME}.{NAME}.", text), encoding="utf-8")
 
 
 def build(target: Path) -> None:

@@ -21,7 +21,7 @@ RUN_ROOT = "/var/lib/muster/launches"
 WORK_ROOT = "/var/lib/muster/work"
 USERS_ROOT = "/var/lib/muster/users"
 RUN_DIR = f"{RUN_ROOT}/{LAUNCH_ID}"
-CLUSTER = {
+CLUSTER: dict[str, Any] = {
     "name": "rack",
     "user": "muster",
     "master_port": 29500,

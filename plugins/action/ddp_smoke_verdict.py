@@ -16,11 +16,8 @@ import datetime as dt
 import json
 import math
 import runpy
-import sys
 from pathlib import Path
 from typing import Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 import yaml
 

@@ -14,15 +14,12 @@ said: Why there is nothing to diagnose.
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.diagnosis.decide import decide
 from muster.diagnosis.foreign import Known, case_of_logs

@@ -15,14 +15,11 @@ msg: The table, or JSON.
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.drift import judge, repair, table
 from muster.launch.jobs import merge

@@ -8,11 +8,7 @@ msg: The result.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster_controller.members.members import MEMBERS
 from muster_controller.nodes.connection import connect

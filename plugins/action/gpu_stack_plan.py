@@ -16,13 +16,10 @@ repositories: The package repositories that each node needs, as apt_repositories
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible.errors import AnsibleActionFail, AnsibleError
 

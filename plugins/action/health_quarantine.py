@@ -11,11 +11,7 @@ quarantined: The node, or nothing.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.health import by_itself
 from muster.members.quarantine import OPTION, words

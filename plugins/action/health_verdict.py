@@ -14,13 +14,9 @@ artifacts: Folder on the controller that has what was found.
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
-
 
 from muster.health import cluster, metrics, table
 from muster.health.cluster import Nodes

@@ -11,11 +11,8 @@ nodes: What was seen of each node, and what it means.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible import context
 from ansible.errors import AnsibleActionFail

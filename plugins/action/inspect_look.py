@@ -9,11 +9,7 @@ nodes: Of each node that answered, its facts, as node_inspect returns them.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible.module_utils.parsing.convert_bool import boolean
 

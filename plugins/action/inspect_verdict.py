@@ -14,12 +14,8 @@ artifacts: Folder on the controller that has inspect.json.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
-
 
 from muster.gpu_stack.rdma import describe
 from muster.inspect import cluster, table

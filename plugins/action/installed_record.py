@@ -10,11 +10,7 @@ written: The nodes on which it says something else than before.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster_controller.artifacts.record import operator
 from muster_controller.artifacts.runs import run_id

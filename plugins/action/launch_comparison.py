@@ -12,11 +12,8 @@ verdict: The verdict of the launch on all nodes, with the comparison as its summ
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.acceptance import comparison
 from muster_controller.artifacts.private_files import write_json

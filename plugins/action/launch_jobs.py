@@ -14,14 +14,10 @@ over: Whether the launch was over when its output had been shown.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.launch.jobs import merge, outcome, table
 from muster.launch.plan import PlanError

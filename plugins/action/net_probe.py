@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import secrets
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
-
 
 from muster.net_probe import judge, links, names
 from muster.net_probe.cluster import Cluster, untried

@@ -13,11 +13,8 @@ onboarding: Why others cannot be taken on.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.network import trust
 from muster.verdict.commands import again, playbook

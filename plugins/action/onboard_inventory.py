@@ -9,11 +9,7 @@ onboarding: Of each node, whether it is written, and its node rank.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible.utils.display import Display
 

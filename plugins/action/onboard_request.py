@@ -11,11 +11,7 @@ onboarding: How far each of them has come, for the end of the run.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.inventory.model import ip
 from muster.onboard import request, standing

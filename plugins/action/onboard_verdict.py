@@ -7,11 +7,7 @@ msg: Which nodes are members and which are not.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.onboard import ending
 from muster_controller.members.onboarding import ONBOARDING

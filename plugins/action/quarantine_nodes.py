@@ -13,11 +13,7 @@ running: Sentences on launches that run on these nodes.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible import context
 from ansible.errors import AnsibleActionFail

@@ -16,13 +16,8 @@ verdict: What the findings add up to, and under coverage what could not be looke
 
 from __future__ import annotations
 
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
-
 
 from muster.rails import judge, outputs, plan
 from muster_controller.nodes.connection import connect

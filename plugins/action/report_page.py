@@ -8,13 +8,10 @@ page: Where the page is, on the controller.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster_controller.artifacts.runs import history
 from muster_controller.playbook.action import ControllerAction, Options

@@ -14,11 +14,7 @@ looked_at: The nodes that were asked for it.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible.module_utils.parsing.convert_bool import boolean
 

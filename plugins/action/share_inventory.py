@@ -13,11 +13,8 @@ folder: Where it is, on the controller.
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 import yaml
 from ansible.errors import AnsibleActionFail

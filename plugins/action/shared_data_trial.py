@@ -13,11 +13,8 @@ verdict: The findings added up.
 from __future__ import annotations
 
 import secrets
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible.errors import AnsibleActionFail
 

@@ -5,12 +5,8 @@ Every use is an ordinary task, and Ansible ends one task on all nodes before it 
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.packages.debs import Deb, DebShare, share
 from muster_controller.playbook.action import OwnAction

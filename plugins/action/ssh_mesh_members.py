@@ -10,13 +10,8 @@ refusals: Nodes whose key is another node's as well, with what is wrong and what
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
-
 
 from muster.network import ssh_mesh
 from muster_controller.network.mesh_members import member_of

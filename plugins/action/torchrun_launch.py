@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
-
-sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.diagnosis.findings import CHECKS
 from muster.launch import attempts, launchers, outcome
@@ -47,6 +43,7 @@ from muster_controller.report.reporter import REPORTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from muster.launch.outcome import Record
     from muster.verdict.finding import Verdict
@@ -88,7 +85,7 @@ class ActionModule(ControllerAction):
             self.redaction = given.redaction
             plan = self.plan(given)
         except PlanError as exc:
-            raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from exc
+            raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from None
         brought = launchers.warnings_of(self.asked.command, len(plan["nodes"]))
         left_out = self.project.warnings if self.project else ()
         self.site = site_rules(self.task_vars, self._templar, self._loader, plan["nodes"][0]["node"])

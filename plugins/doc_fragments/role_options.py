@@ -11,11 +11,15 @@ import yaml
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
 
-def fragment(role: str, **renamed: str) -> str:
-    """Return what the role declares, as a module's documentation has it. renamed: options that are named otherwise."""
+def fragment(role: str, *only: str, **renamed: str) -> str:
+    """Return what the role declares, as a module's documentation has it.
+
+    only: names of options; all without any. renamed: options that have another name in the module.
+    """
     specs = yaml.safe_load((ROLES / role / "meta/argument_specs.yml").read_text(encoding="utf-8"))
     declared: dict[str, dict[str, Any]] = specs["argument_specs"]["main"]["options"]
     names = {name: renamed.get(name, name.removeprefix(f"{role}_")) for name in declared}
+    names = {name: own for name, own in names.items() if not only or own in only}
     known = re.compile(rf"\b({'|'.join(names)})\b")
 
     def described(option: dict[str, Any]) -> list[str]:
@@ -23,10 +27,16 @@ def fragment(role: str, **renamed: str) -> str:
         paragraphs = [texts] if isinstance(texts, str) else texts
         return [known.sub(lambda found: f"O({names[found[0]]})", text) for text in paragraphs]
 
-    options = {names[name]: {**option, "description": described(option)} for name, option in declared.items()}
+    options = {own: {**declared[name], "description": described(declared[name])} for name, own in names.items()}
     return yaml.safe_dump({"options": options})
+
+
+PYTORCH = ("variant", "python", "index_url", "extra_index_urls", "find_links", "source_builds", "keep", "full_look")
 
 
 class ModuleDocFragment:
     FIREWALL = fragment("firewall")
     LAUNCH = fragment("launch", launch_args="script_args", launch_as="run_as")
+    LAUNCH_USERS = fragment("launch_users", "memlock", "nofile", "tasks")
+    PYTORCH = fragment("pytorch", *PYTORCH)
+    SHARED_DATA = fragment("shared_data", "mounts", "scratch", "scratch_gb")

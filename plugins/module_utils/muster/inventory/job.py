@@ -131,8 +131,9 @@ def the_plan_can_be_made(inventory: Inventory) -> Iterator[Problem]:
 def options_of(node: InventoryNode) -> LaunchOptions:
     """The options that the inventory and the run give, as far as they are of their type."""
     named: dict[str, Any] = {one.name: node.variables.get(f"launch_{one.name}") for one in fields(LaunchOptions)}
-    given = {name: value.strip() if isinstance(value, str) else value for name, value in named.items()}
-    return LaunchOptions(**{name: value for name, value in given.items() if value is not None})
+    given = {name: value for name, value in named.items() if value is not None}
+    words = {name: value.strip() for name, value in given.items() if isinstance(value, str)}
+    return LaunchOptions(**{**given, **words})
 
 
 def of_attempts(inventory: Inventory, node: InventoryNode, options: LaunchOptions) -> list[str]:

@@ -51,8 +51,10 @@ class ControllerAction(OwnAction):
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.task_vars = task_vars or {}
         of_role = role_options(self.ROLE) if self.ROLE else {}
-        public = self.OPTIONS is None
-        declared = documented_options(self._task.action.rpartition(".")[2]) if public else {**of_role, **self.OPTIONS}
+        if self.OPTIONS is None:
+            declared = documented_options(self._task.action.rpartition(".")[2])
+        else:
+            declared = {**of_role, **self.OPTIONS}
         if self._task._role and self._task._role.get_name(include_role_fqcn=False) == self.ROLE:
             names = {name: f"{self.ROLE}_{name}" for name in of_role if name in declared}
             given = {

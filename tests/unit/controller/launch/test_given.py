@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from launch_shapes import LAUNCH_ID
 from muster.launch.options import LaunchOptions
 from muster.launch.plan import PlanError
 from muster.verdict.masking import MASK
@@ -49,12 +51,12 @@ def test_who_attaches_without_the_values_is_told() -> None:
     ]
 
 
-@pytest.mark.parametrize("verb", ["attach", "stop"])
-def test_a_file_that_cannot_be_read_stops_no_launch_from_being_ended(tmp_path: Path, verb: str) -> None:
+@pytest.mark.parametrize("known", [LaunchOptions(attach=LAUNCH_ID), LaunchOptions(stop=LAUNCH_ID)])
+def test_a_file_that_cannot_be_read_stops_no_launch_from_being_ended(tmp_path: Path, known: LaunchOptions) -> None:
     file = str(tmp_path / "none")
     with pytest.raises(PlanError):
         read_given(LaunchOptions(env_file=file))
-    given, warnings = read_given(LaunchOptions(**{"env_file": file, verb: "20260101-120000-abcd"}))
+    given, warnings = read_given(replace(known, env_file=file))
     assert given.env == {}
     assert len(warnings) == 1
     assert warnings[0].endswith(f" launch_env_file {tmp_path}/none: it cannot be read: No such file or directory.")

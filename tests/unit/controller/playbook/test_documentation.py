@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 import yaml
 
+from muster.launch.options import LaunchOptions
 from muster_controller.playbook.documentation import documented_options
 from paths import ROOT
 
@@ -15,6 +18,11 @@ def test_what_validation_needs_is_read_from_the_documentation() -> None:
     spec = documented_options("torchrun_launch")
     assert spec["rendezvous_timeout"] == {"type": "int", "default": 120}
     assert spec["script_args"] == {"type": "list", "elements": "str", "default": []}
+
+
+def test_the_options_of_a_launch_are_those_that_are_documented() -> None:
+    documented = {name: spec["default"] for name, spec in documented_options("torchrun_launch").items()}
+    assert asdict(LaunchOptions()) == documented
 
 
 # The role's user watches rank 0; a task that says nothing of it, such as that of the smoke launch, shows none.
