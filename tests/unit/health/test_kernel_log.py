@@ -18,6 +18,7 @@ from muster.diagnosis.causes.gpu import XID, XID_OF_PROGRAM
 from muster.diagnosis.model import Place
 from muster.health import kernel_log as rules
 from muster.health.facts import facts
+from muster.health.kernel_lines import kind_of
 from muster.health.xids import XID_LINE
 from muster.verdict.check import collect
 from muster_node.looks import kernel_log
@@ -37,7 +38,7 @@ def test_the_drivers_lines_are_kept() -> None:
         ("0000:00:06", 13),
         ("0000:00:06", 13),
     ], "of each number the newest two of a GPU"
-    assert any(rules.LOADED.search(text) for _, text in LINES)
+    assert any(kind_of(text)[0] == "loaded" for _, text in LINES)
     assert CUT == {}
 
 

@@ -10,7 +10,9 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ..tools.kernel_lines import KINDS, from_journal, from_ring, kind_of
+from ansible.module_utils.muster.health.kernel_lines import KINDS, kind_of
+
+from ..tools.kernel_lines import from_journal, from_ring
 from ..tools.run import run
 
 if TYPE_CHECKING:
