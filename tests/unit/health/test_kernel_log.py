@@ -18,11 +18,10 @@ from muster.diagnosis.causes.gpu import XID, XID_OF_PROGRAM
 from muster.diagnosis.model import Place
 from muster.health import kernel_log as rules
 from muster.health.facts import facts
-from muster.health.kernel_lines import kind_of
 from muster.health.xids import XID_LINE
 from muster.verdict.check import collect
 from muster_node.looks import kernel_log
-from muster_node.tools.kernel_lines import from_ring
+from muster_node.tools.kernel_lines import from_ring, kind_of
 from sparse import case_of
 
 # As `dmesg --raw` prints it, which the look asks for: with the level before each line.
@@ -44,7 +43,7 @@ def test_the_drivers_lines_are_kept() -> None:
 
 def test_none_of_it_is_the_nodes_fault() -> None:
     looks, request = looked({"base": "server"})
-    lines: list[dict[str, Any]] = [{"age": 200 - when, "text": text} for when, text in LINES]
+    lines: list[dict[str, Any]] = [kernel_log.line_of(text, 200 - when) for when, text in LINES]
     looks["kernel_log"] = {"why": "", "source": "dmesg", "lines": lines, "read": 20, "reach": None, "cut": CUT}
     judged = collect(rules.judge(facts(looks, request), request))
     assert [one.id for one in judged.findings] == []

@@ -13,7 +13,6 @@ from ..verdict.finding import evidence
 from ..verdict.words import age
 from .host import CONNTRACK_FULL
 from .kernel_gaps import not_seen
-from .kernel_lines import kind_of
 from .pci import AER
 from .xids import ACTIONS, SXID_LINE, words, worst
 
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
 
     from ..verdict.check import Said
     from ..verdict.finding import Finding, Skipped
-
-    Which = tuple[str | None, ...]
-    KnownLine = tuple[str, Which, Mapping[str, Any]]
 
 DAY = 86400
 MOST_SHOWN = 3
@@ -230,7 +226,7 @@ MANY = 10
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
-    """facts["kernel_log"]: {why, source, lines: [{age, text}], reach, cut}, the oldest first; see the look."""
+    """facts["kernel_log"]: {why, source, lines: [{age, text, kind, which}], reach, cut}, the oldest first."""
     node = request["node"]
     log = facts["kernel_log"]
     if facts["system"]["container"]:
@@ -246,14 +242,14 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 
 
 def _not_seen(log: Mapping[str, Any]) -> Iterator[Skipped]:
-    again = any(kind == "loaded" for kind, _, _ in sorted_lines(log["lines"]))
+    again = any(line["kind"] == "loaded" for line in log["lines"])
     windows = dict.fromkeys(((XID, "xid"), (SXID, "sxid")), 0.0 if again else math.inf)
     windows |= {(sign.check, sign.kind): sign.within for sign in SIGNS}
     return not_seen(log, windows | {(FLAPPING, "link"): DAY, (NFS, "nfs"): math.inf})
 
 
 def _found(node: str, log: Mapping[str, Any], facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
-    known = sorted_lines(log["lines"])
+    lines = log["lines"]
     # Newer drivers say themselves what a GPU still needs; after a reset, that is nothing.
     over_with = {each["slot"]: each["recovery"] == "" for each in facts["gpu"]["gpus"]}
     if request["gpus"]:
@@ -261,17 +257,17 @@ def _found(node: str, log: Mapping[str, Any], facts: Mapping[str, Any], request:
     else:
         yield from skip_all(OF_GPUS, "cluster_gpus is 0, so that no launch uses its GPUs")
     for sign in SIGNS:
-        hits = [(which, line) for kind, which, line in known if kind == sign.kind and line["age"] <= sign.within]
+        hits = [line for line in lines if line["kind"] == sign.kind and line["age"] <= sign.within]
         if len(hits) >= sign.least:
             yield _of_a_sign(node, sign, hits, log["source"])
-    yield from _flapping(node, known, facts["ethernet"]["name"])
-    yield from _nfs(node, known)
+    yield from _flapping(node, lines, facts["ethernet"]["name"])
+    yield from _nfs(node, lines)
 
 
 def _gpus(node: str, log: Mapping[str, Any], over_with: Mapping[str, bool]) -> Iterator[Said]:
     lines = log["lines"]
     # The driver was loaded anew: what it logged before is over.
-    starts = [number for number, (kind, _, _) in enumerate(sorted_lines(lines)) if kind == "loaded"]
+    starts = [number for number, line in enumerate(lines) if line["kind"] == "loaded"]
     since = lines[starts[-1] + 1 :] if starts else lines
     yield from _xids(node, since, log["source"], over_with)
     yield from _sxids(node, since, log["source"])
@@ -314,13 +310,9 @@ def _sxids(node: str, lines: Sequence[Mapping[str, Any]], source: str) -> Iterat
     )
 
 
-def sorted_lines(lines: Sequence[Mapping[str, Any]]) -> list[KnownLine]:
-    return [(*kind_of(line["text"]), line) for line in lines]
-
-
-def _of_a_sign(node: str, sign: Sign, hits: Sequence[tuple[Which, Mapping[str, Any]]], source: str) -> Finding:
-    which, line = hits[-1]
-    what = next(filter(None, which), "something")
+def _of_a_sign(node: str, sign: Sign, hits: Sequence[Mapping[str, Any]], source: str) -> Finding:
+    line = hits[-1]
+    what = next(filter(None, line["which"]), "something")
     times = f" {len(hits)} times, the last" if len(hits) > 1 else ""
     return (sign.check.fail if sign.fails else sign.check.warn)(
         node,
@@ -329,15 +321,16 @@ def _of_a_sign(node: str, sign: Sign, hits: Sequence[tuple[Which, Mapping[str, A
         sign.command.format(what=what),
         observed=f"{len(hits)} in the log",
         expected="none",
-        evidence=[*(entry for _, each in hits[-MOST_SHOWN:] for entry in evidence(source, each["text"]))],
+        evidence=[*(entry for each in hits[-MOST_SHOWN:] for entry in evidence(source, each["text"]))],
     )
 
 
-def _flapping(node: str, known: Sequence[KnownLine], interface: str) -> Iterator[Said]:
+def _flapping(node: str, lines: Sequence[Mapping[str, Any]], interface: str) -> Iterator[Said]:
     lost = [
         line
-        for kind, which, line in known
-        if kind == "link" and line["age"] <= DAY and which[1] and str(which[0]).rstrip(":") == interface
+        for line in lines
+        if line["kind"] == "link" and line["age"] <= DAY and line["which"][1]
+        if str(line["which"][0]).rstrip(":") == interface
     ]
     if len(lost) >= FLAPS:
         yield FLAPPING.warn(
@@ -351,8 +344,8 @@ def _flapping(node: str, known: Sequence[KnownLine], interface: str) -> Iterator
         )
 
 
-def _nfs(node: str, known: Sequence[KnownLine]) -> Iterator[Said]:
-    last = {str(which[0]).rstrip(","): (which[1], line) for kind, which, line in known if kind == "nfs"}
+def _nfs(node: str, lines: Sequence[Mapping[str, Any]]) -> Iterator[Said]:
+    last = {str(line["which"][0]).rstrip(","): (line["which"][1], line) for line in lines if line["kind"] == "nfs"}
     for server, (state, line) in last.items():
         if state != "OK":
             yield NFS.warn(

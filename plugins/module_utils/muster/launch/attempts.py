@@ -230,7 +230,7 @@ def unfit(seen: Fit | str, nproc: int, *, gpus: bool, shared: bool) -> str:
     if not gpus:
         return ""
     if seen["gpu_error"]:
-        return f"nvidia-smi fails: {seen['gpu_error']}"
+        return f"nvidia-smi fails: {seen['gpu_error'].line}"
     if len(seen["gpus"]) < nproc:
         return f"nvidia-smi lists {plural(len(seen['gpus']), 'GPU')} for {plural(nproc, 'rank')}"
     for gpu in seen["gpus"]:

@@ -1,8 +1,61 @@
-"""The kernel's log as journalctl and dmesg print it."""
+"""Lines of the kernel's log that a cluster has to do with, by kind; and the log as journalctl and dmesg print it."""
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
+
+
+class Kind(NamedTuple):
+    """Lines of one kind, of which only so many are brought back: the newest of the same, and the newest of all.
+
+    pattern: its groups tell which lines are the same; the first says what they are about. each: at most so many of the
+    same. most: of all together.
+    """
+
+    pattern: re.Pattern[str]
+    each: int = 20
+    most: int = 100
+
+
+def _kind(pattern: str, each: int = 20, most: int = 100) -> Kind:
+    return Kind(re.compile(pattern, re.IGNORECASE), each, most)
+
+
+# muster/health/kernel_log.py says what they mean. A line is of the first kind that it fits.
+KINDS = {
+    "loaded": _kind(r"NVRM: loading NVIDIA", each=2),
+    # By GPU, number and severity: 450 faults of an application leave room for the one that is fatal.
+    "xid": _kind(r"NVRM: Xid \(PCI:([0-9a-f:.]+)[^)]*\): (\d+)(?:,.*?\b((?:non-?)?fatal)\b)?", each=2, most=400),
+    "sxid": _kind(r"SXid \(PCI:([0-9a-f:.]+)\): (\d+), (Fatal|Non-fatal)", most=400),
+    "oom": _kind(r"out of memory: Killed process \d+ \((.+?)\)"),
+    "read_only": _kind(r"Remounting filesystem read-only|md/raid.*: Disk failure on (\S+) .*failing array"),
+    "disk": _kind(
+        r"I/O error,? (?:on )?dev(?:ice)? ((?!loop|sr\d|fd\d)\w+)|nvme (nvme\d+): .*(?:timeout, reset|Disabling)",
+        most=200,
+    ),
+    "hung": _kind(
+        r"task (\S+?):\d+ blocked for more than \d+ seconds|soft lockup - CPU#\d+ stuck for \d+s! \[(.+?):\d+\]"
+        r"|hard LOCKUP(?: on (cpu \d+))?"
+    ),
+    "machine_check": _kind(r"\[Hardware Error\]|Machine check events logged|EDAC .*\bUE\b"),
+    "aer_uncorrected": _kind(r"AER: .*Uncorrect|PCIe Bus Error: severity=Uncorrect"),
+    "aer_corrected": _kind(r"AER: .*Corrected|PCIe Bus Error: severity=Corrected"),
+    "power": _kind(r"Detected insufficient power on the PCIe slot"),
+    "module_hot": _kind(r"Port module event.*High Temperature"),
+    "conntrack": _kind(r"nf_conntrack: .*table full"),
+    "nccl": _kind(r"segfault at .* in libnccl"),
+    "nfs": _kind(r"nfs: server (\S+) (not responding|OK)", each=4, most=200),
+    "link": _kind(r"(?:^| )(\S+?): .*(?:Link is Up|link up|(Link is Down|link down|lost carrier|Lost Link))", most=400),
+}
+
+
+def kind_of(text: str) -> tuple[str, tuple[str | None, ...]]:
+    """Return the kind of a line, "" for one that nobody asks for, and what tells it from others of its kind."""
+    for name, kind in KINDS.items():
+        if match := kind.pattern.search(text):
+            return name, match.groups()
+    return "", ()
 
 
 def from_journal(text: str) -> list[tuple[float, str]]:
