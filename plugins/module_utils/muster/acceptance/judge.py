@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..verdict.check import collect
-from ..verdict.finding import Finding, add_up, as_lines
+from ..verdict.finding import add_up, as_lines, findings_in
 from . import (
     bandwidth,
     baseline,
@@ -113,7 +113,7 @@ def concluded(
     """The launch's verdict with the test's findings added, and what was measured; against the accepted state where
     past is given.
     """
-    launched = [Finding(**finding) for finding in launch["findings"]]
+    launched = findings_in(launch)
     judged = judge(reports)
     facts = measured(reports, events)
     bad = [finding for finding in (*judged.findings, *launched) if finding.status not in ("pass", "skipped")]

@@ -53,7 +53,7 @@ OS_UNSUPPORTED = Check(
     seen="recording",
     reads="/etc/os-release",
     fires="the system is none that Muster knows (fail)",
-    fix="Install a supported one, or take the node out of the inventory",
+    fix="Install one of {supported}, or take the node out of the inventory",
 )
 SYSTEMD_MISSING = Check(
     "node.systemd.missing",
@@ -68,14 +68,15 @@ WSL_HERE = Check(
     reads="systemd-detect-virt",
     fires="the node is a Windows machine's WSL (warn): its driver, clock, memory and network are those of Windows, and"
     " Muster sets none of them up",
-    fix="Do that part on Windows, or take the node out of the inventory",
+    fix="On Windows, install NVIDIA's driver, set networkingMode=mirrored in .wslconfig, and let the other nodes"
+    " through the Hyper-V firewall; or take the node out of the inventory",
 )
 PYTHON_OLD = Check(
     "node.python.old",
     seen="recording",
     reads="the Python that Ansible uses there",
     fires="it is older than 3.10 (fail)",
-    fix="Set ansible_python_interpreter to a newer one",
+    fix="Set ansible_python_interpreter to one of {oldest} or newer",
 )
 UID_DIFFERS = Check(
     "user.uid.differs",
@@ -96,7 +97,8 @@ CLOUD_INIT_FAILED = Check(
     seen="recording",
     reads="the result file of cloud-init",
     fires="cloud-init had errors at the last start (warn)",
-    fix="See which, and fix them: cloud-init status --long",
+    fix="Look at them with",
+    command="cloud-init status --long",
 )
 
 OLDEST_PYTHON = (3, 10)
@@ -132,7 +134,7 @@ def system(node: InspectedNode) -> Iterator[Finding]:
         yield OS_UNSUPPORTED.fail(
             node.name,
             f"it runs {seen['name'] or seen['id']}, which Muster does not know",
-            f"Install one of {supported}, or take the node out of the inventory",
+            named={"supported": supported},
             observed=f"{seen['id']} {seen['version']}",
             expected=supported,
             evidence=evidence("/etc/os-release", f"ID={seen['id']} VERSION_ID={seen['version']}"),
@@ -143,8 +145,6 @@ def system(node: InspectedNode) -> Iterator[Finding]:
             node.name,
             "it runs under WSL: its driver, clock, memory and network are those of Windows, and Muster sets none of"
             " them up",
-            "On Windows, install NVIDIA's driver, set networkingMode=mirrored in .wslconfig, and let the other nodes"
-            " through the Hyper-V firewall; or take the node out of the inventory",
             observed=WSL,
             expected="a machine with a Linux of its own",
             evidence=evidence("systemd-detect-virt", WSL),
@@ -166,7 +166,7 @@ def python(node: InspectedNode) -> Iterator[Finding]:
         yield PYTHON_OLD.fail(
             node.name,
             f"{seen['python_path']} is Python {seen['python']}, older than {oldest}",
-            f"Set ansible_python_interpreter to one of {oldest} or newer",
+            named={"oldest": oldest},
             observed=seen["python"],
             expected=f"{oldest} or newer",
         )
@@ -234,8 +234,6 @@ def starting(node: InspectedNode) -> Iterator[Finding]:
         yield CLOUD_INIT_FAILED.warn(
             node.name,
             "cloud-init had errors at the last start, so what it was to set up may be missing",
-            "Look at them with",
-            "cloud-init status --long",
         )
 
 
