@@ -20,6 +20,8 @@ import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
+from muster.launch.planned import LaunchPlan
+
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 import yaml
@@ -77,7 +79,7 @@ class ActionModule(ControllerAction):
         launch = self.options["launch"]
         if "verdict" not in launch:
             return {"skipped": True, "msg": "Nothing was launched."}
-        plan, events, mode = launch["plan"], launch["events"], self.options["mode"]
+        plan, events, mode = LaunchPlan.read(launch["plan"]), launch["events"], self.options["mode"]
         folder, payload = Path(launch["artifacts"]), Path(self.options["payload"])
         bounds = reports.Bounds(
             loss_ratio=self.options["loss_ratio"],

@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from muster.launch.planned import LaunchPlan
+
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.acceptance import comparison
@@ -62,4 +64,4 @@ class ActionModule(ControllerAction):
 
 
 def launch_of(launch: Mapping[str, Any]) -> comparison.Launch:
-    return comparison.Launch(launch["plan"], launch["events"])
+    return comparison.Launch(LaunchPlan.read(launch["plan"]), launch["events"])

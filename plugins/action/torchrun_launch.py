@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from dataclasses import replace
@@ -26,7 +25,7 @@ from muster.verdict.commands import Terminal
 from muster_controller.artifacts.json_file import write_json
 from muster_controller.artifacts.keeping import Keeping
 from muster_controller.artifacts.private_files import point_latest
-from muster_controller.artifacts.runs import keep_verdict, open_run
+from muster_controller.artifacts.runs import keep_verdict, kept_plan, open_run
 from muster_controller.detached.watched_launch import WatchedLaunch, runs_detached
 from muster_controller.diagnosis.diagnosing import Diagnosing, failed
 from muster_controller.diagnosis.rule_files import site_rules
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from muster.launch.outcome import Record
+    from muster.launch.planned import LaunchPlan
     from muster.verdict.finding import Verdict
     from muster.verdict.redaction import Redaction
     from muster_controller.detached.watched_launch import Outcome
@@ -68,7 +68,7 @@ class ActionModule(ControllerAction):
     own launch is dealt with as root. project: what is sent of it. image: that it runs in. last: of a launch with
     several attempts."""
 
-    own_plan: Callable[[str], dict[str, Any]] | None = None
+    own_plan: Callable[[str], LaunchPlan] | None = None
     as_root = False
     project: Project | None = None
     image: Image | None = None
@@ -82,9 +82,9 @@ class ActionModule(ControllerAction):
             plan, cluster = self.plan(given, self.options, self.task_vars)
         except PlanError as exc:
             raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from exc
-        brought = launchers.warnings_of(self.options["command"], len(plan["nodes"]))
+        brought = launchers.warnings_of(self.options["command"], len(plan.nodes))
         left_out = self.project.warnings if self.project else ()
-        self.site = site_rules(self.task_vars, self._templar, self._loader, plan["nodes"][0]["node"])
+        self.site = site_rules(self.task_vars, self._templar, self._loader, plan.head.node)
         brought += [f"The rules of the site for diagnoses are left out: {one}" for one in self.site.problems]
         for warning in (*warnings, *given.warnings(plan), *brought, *left_out):
             Display().warning(warning)
@@ -93,12 +93,12 @@ class ActionModule(ControllerAction):
                 plan = self.own_plan(NAME)
             shown = masked(plan, given.redaction)
             Display().display(describe(shown) + not_asked_yet(self.options["run_as"], cluster["cluster_users_root"]))
-            return {"plan": shown, "outcome": planned_outcome(shown, only=not REPORTER.contacts_nodes)}
+            return {"plan": shown.as_json(), "outcome": planned_outcome(shown, only=not REPORTER.contacts_nodes)}
         return self.launch(plan, given.redaction, cluster, self.options, self.task_vars)
 
     def plan(
         self, given: Given, options: dict[str, Any], task_vars: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    ) -> tuple[LaunchPlan, dict[str, Any]]:
         """The plan, and the head node's reading of the whole cluster's variables. Raises PlanError."""
         names = list(task_vars["groups"].get("gpu_nodes", []))
         if not names:
@@ -117,23 +117,23 @@ class ActionModule(ControllerAction):
         self.request = request_of(given, options, cluster, self.project, self.image)
         plan = self.planned(self.request, self.inventory, cluster)
         usable = [node.name for node in self.inventory if not node.quarantined]
-        taking_part = [entry["node"] for entry in plan["nodes"]]
+        taking_part = plan.names
         unwatched = options["detached"] and options["run_as"] == CLUSTER_USER
         if problems := attempts.problems(policy_of(options), taking_part, usable, unwatched=unwatched):
             raise PlanError(problems)
         return plan, cluster
 
-    def planned(self, request: LaunchRequest, inventory: Sequence[NodeSpec], cluster: dict[str, Any]) -> dict[str, Any]:
+    def planned(self, request: LaunchRequest, inventory: Sequence[NodeSpec], cluster: dict[str, Any]) -> LaunchPlan:
         """The plan, and what makes of it that of an own launch. Raises PlanError."""
         nodes = list(inventory)
         self.own_plan = lambda user: build_plan(as_own(request, user, cluster["cluster_users_root"]), nodes)
         return build_plan(request, nodes)
 
-    def known_plan(self, name: str, nodes: list[str], cluster: dict[str, Any]) -> dict[str, Any]:
+    def known_plan(self, name: str, nodes: list[str], cluster: dict[str, Any]) -> LaunchPlan:
         """The plan of a launch that was begun from here, or that its nodes have kept. Raises PlanError."""
         folder = cluster_folder(cluster)
         if (folder / name / "plan.json").is_file() or self._task.check_mode:
-            return kept_plan(folder, name, nodes)
+            return plan_begun_here(folder, name, nodes)
         messages = opened({node: connect(self, node, self.task_vars) for node in nodes})
         found = find(messages, nodes, name, cluster)
         self.as_root = found.as_root
@@ -141,7 +141,7 @@ class ActionModule(ControllerAction):
 
     def launch(
         self,
-        plan: dict[str, Any],
+        plan: LaunchPlan,
         redaction: Redaction,
         cluster: dict[str, Any],
         options: dict[str, Any],
@@ -150,12 +150,12 @@ class ActionModule(ControllerAction):
         """One attempt, or as many as help."""
         policy = policy_of(options)
         known = bool(options["stop"] or options["attach"])
-        if (known and plan.get("watched")) or (not known and policy.restarts and options["detached"]):
+        if (known and plan.watched) or (not known and policy.restarts and options["detached"]):
             return self.watched(plan, redaction, cluster, options, task_vars)
         if known or not (policy.restarts or policy.checkpoints):
             return self.attempt(plan, redaction, cluster, options, task_vars)[0]
 
-        def one(plan: dict[str, Any], earlier: tuple[str, ...], left: int) -> tuple[dict[str, Any], Record]:
+        def one(plan: LaunchPlan, earlier: tuple[str, ...], left: int) -> tuple[dict[str, Any], Record]:
             one_of = {**options, "time_limit": left}
             return self.attempt(plan, redaction, cluster, one_of, task_vars, earlier, whole)
 
@@ -174,7 +174,7 @@ class ActionModule(ControllerAction):
             options["silence_timeout"],
         )
         result = whole.see_through(plan)
-        folder = cluster_folder(cluster) / plan["launch_id"]
+        folder = cluster_folder(cluster) / plan.launch_id
         keeping = Keeping(whole.say)
         if self.last:
             supervisor, record = self.last
@@ -200,7 +200,7 @@ class ActionModule(ControllerAction):
 
     def attempt(
         self,
-        plan: dict[str, Any],
+        plan: LaunchPlan,
         redaction: Redaction,
         cluster: dict[str, Any],
         options: dict[str, Any],
@@ -210,7 +210,7 @@ class ActionModule(ControllerAction):
     ) -> tuple[dict[str, Any], Record]:
         """earlier: the ids of those before this one. whole: what it is an attempt of; what it left is then fetched once
         the last one is over."""
-        folder = cluster_folder(cluster) / plan["launch_id"]
+        folder = cluster_folder(cluster) / plan.launch_id
         progress = self.progress()
         keeping = Keeping(progress.say)
         keeping.surely(folder, lambda: open_run(folder))
@@ -223,7 +223,7 @@ class ActionModule(ControllerAction):
             )
         epoch = time.time() - time.monotonic()
         progress.say(headline(plan))
-        connections = {entry["node"]: connect(self, entry["node"], task_vars) for entry in plan["nodes"]}
+        connections = {entry.node: connect(self, entry.node, task_vars) for entry in plan.nodes}
         supervisor = Supervisor(
             plan,
             connections,
@@ -267,7 +267,7 @@ class ActionModule(ControllerAction):
             "changed": False,
             "failed": verdict["status"] not in ("healthy", "degraded") and not as_requested(record, options),
             "verdict": verdict,
-            "plan": masked(record.plan, redaction),
+            "plan": masked(record.plan, redaction).as_json(),
             "events": logs.events.kept,
             "artifacts": str(folder),
             "timing": record.timing(epoch),
@@ -281,7 +281,7 @@ class ActionModule(ControllerAction):
 
     def watched(
         self,
-        plan: dict[str, Any],
+        plan: LaunchPlan,
         redaction: Redaction,
         cluster: dict[str, Any],
         options: dict[str, Any],
@@ -289,7 +289,7 @@ class ActionModule(ControllerAction):
     ) -> dict[str, Any]:
         """A detached launch with restarts: begun, attached to, or ended."""
         launches = cluster_folder(cluster)
-        folder = launches / (plan.get("watched") or plan)["launch_id"]
+        folder = launches / (plan.watched["launch_id"] if plan.watched else plan.launch_id)
         progress = self.progress()
         keeping = Keeping(progress.say)
         keeping.surely(folder, lambda: open_run(folder))
@@ -300,9 +300,9 @@ class ActionModule(ControllerAction):
         def quote(text: str) -> None:
             progress.say(redaction.text(text))
 
-        def keep(plan: dict[str, Any]) -> str:
+        def keep(plan: LaunchPlan) -> str:
             path = folder / "plan.json"
-            return keeping.surely(path, lambda: write_json(path, masked(plan, redaction)))
+            return keeping.surely(path, lambda: write_json(path, masked(plan, redaction).as_json()))
 
         progress.say(headline(plan))
         settings = settings_of(options, cluster, self.project, self.image)
@@ -317,7 +317,7 @@ class ActionModule(ControllerAction):
         if came.running:
             verdict = runs_detached(came.plan)
         elif verdict is None:
-            say(f"{plan['watched']['node'] if plan.get('watched') else 'the head node'}: {came.why}")
+            say(f"{plan.watched['node'] if plan.watched else 'the head node'}: {came.why}")
             verdict = self.without_watcher(came, launch, redaction, cluster, options, task_vars)
         elif came.began:
             verdict = self.brought_home(came, verdict, folder, redaction, settings, keeping)
@@ -329,7 +329,7 @@ class ActionModule(ControllerAction):
             "changed": False,
             "failed": not well,
             "verdict": verdict,
-            "plan": masked(came.plan, redaction),
+            "plan": masked(came.plan, redaction).as_json(),
             "artifacts": str(folder),
             "attempts": came.attempts,
         }
@@ -347,11 +347,11 @@ class ActionModule(ControllerAction):
         """The watcher is gone, and with it nobody begins an attempt: end the newest one, or see how it ended."""
         if not options["stop"]:
             launch.wait_for_leases(came.plan)
-        how = options if options["stop"] else {**options, "attach": came.plan["launch_id"]}
+        how = options if options["stop"] else {**options, "attach": came.plan.launch_id}
         result, record = self.attempt(came.plan, redaction, cluster, how, task_vars)
         came.left = bool(record.leftovers or record.unseen)
         verdict: Verdict = result["verdict"]
-        return verdict if options["stop"] else gone(verdict, came.plan["nodes"][0]["node"], came.why)
+        return verdict if options["stop"] else gone(verdict, came.plan.head.node, came.why)
 
     def brought_home(
         self,
@@ -364,11 +364,11 @@ class ActionModule(ControllerAction):
     ) -> Verdict:
         """The watcher's verdict, with the logs of all attempts brought here, and what the last one left fetched."""
         for plan in came.plans:
-            place = folder.parent / plan["launch_id"]
+            place = folder.parent / plan.launch_id
             keeping.surely(place, partial(open_run, place))
             logs = LogBook(place, plan, lambda *_line: None, redaction, keeping, settings.log_max or ANY_SIZE)
             logs.keep_plan(plan)
-            ways = {entry["node"]: connect(self, entry["node"], self.task_vars) for entry in plan["nodes"]}
+            ways = {entry.node: connect(self, entry.node, self.task_vars) for entry in plan.nodes}
             supervisor = Supervisor(plan, ways, settings, logs, keeping.say)
             record = supervisor.bring_logs()
             if plan is came.plans[-1] and not logs.others:
@@ -397,16 +397,13 @@ def as_requested(record: Record, options: dict[str, Any]) -> bool:
     return record.decision is not None and record.decision.ending is Ending.DETACHED
 
 
-def kept_plan(folder: Path, name: str, nodes: list[str]) -> dict[str, Any]:
+def plan_begun_here(folder: Path, name: str, nodes: list[str]) -> LaunchPlan:
     """The plan of a launch that was begun from here. Raises PlanError."""
-    try:
-        plan: dict[str, Any] = json.loads((folder / name / "plan.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as exc:
+    plan = kept_plan(folder / name)
+    if plan is None:
         known = sorted(path.parent.name for path in folder.glob("2*/plan.json"))[-3:]
-        raise PlanError(
-            [f"No launch {name!r} was begun from here; the newest are {', '.join(known) or 'none'}."]
-        ) from exc
-    missing = [entry["node"] for entry in plan["nodes"] if entry["node"] not in nodes]
+        raise PlanError([f"No launch {name!r} was begun from here; the newest are {', '.join(known) or 'none'}."])
+    missing = [one for one in plan.names if one not in nodes]
     if missing:
         raise PlanError([f"{', '.join(missing)} took part in {name}, and is not in gpu_nodes any more."])
     return plan

@@ -12,7 +12,7 @@ from cases import cases
 from muster.launch.answers import UnusableError, reader
 from muster.launch.failure import NodeReport, first_failure
 
-READ = reader({"nodes": [{"node": "node1", "ranks": [0, 1]}, {"node": "node2", "ranks": [2, 3]}]})
+READ = reader({"node1": [0, 1], "node2": [2, 3]})
 LOOK: dict[str, Any] = {
     "unit": {"LoadState": "loaded", "ActiveState": "active", "ExecMainStatus": "0"},
     "result": {"reason": "exit", "code": -9, "ended_at": 4.5, "error": "x"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from launch_shapes import UNIT, a_plan
@@ -145,7 +146,7 @@ def brought(launcher: str, *reports: NodeReport) -> Verdict:
     """What the ranks of a command come to."""
     failed = any(report.ended for report in reports)
     decision = Decision(Ending.FAILED if failed else Ending.FINISHED, "", "")
-    record = Record({**PLAN, "launcher": launcher}, decision, reports=list(reports), stop_began=1000.0)
+    record = Record(replace(PLAN, launcher=launcher), decision, reports=list(reports), stop_began=1000.0)
     return outcome.judge(record, "artifacts/rack/x/logs")
 
 

@@ -12,8 +12,9 @@ from muster.launch import watched
 from muster.launch.answers import UnusableError
 from muster.launch.catalogue import CATALOGUE
 from muster.launch.endings import Ending
-from muster.launch.manager import USER, Whose
+from muster.launch.manager import Whose
 from muster.launch.outcome import CLUSTER
+from muster.launch.planned import USER
 from muster.verdict.check import Check
 from muster.verdict.commands import Terminal
 from muster.verdict.finding import Finding, add_up

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from .messages import (
         DiskFacts,
@@ -47,12 +47,12 @@ class UnusableError(ValueError):
     """Says what is wrong with an answer."""
 
 
-def reader(plan: dict[str, Any]) -> Reader:
+def reader(nodes: Mapping[str, Sequence[int]]) -> Reader:
     """Return read(node, verb, data): what can be used of an answer, and the names of what was dropped.
 
     Raises UnusableError where nothing can.
     """
-    ranks = {entry["node"]: list(entry["ranks"]) for entry in plan["nodes"]}
+    ranks = {node: list(numbers) for node, numbers in nodes.items()}
 
     def read(node: str, verb: str, data: Any) -> tuple[Any, tuple[str, ...]]:
         if not isinstance(data, dict):

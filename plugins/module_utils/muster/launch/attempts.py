@@ -124,7 +124,7 @@ def ended(
 ) -> Attempt:
     """What is kept of an attempt. blamed: nodes that its diagnosis proves to be the cause."""
     plan = record.plan
-    nodes = [entry["node"] for entry in plan["nodes"]]
+    nodes = plan.names
     ids = {check.id for check in ENDINGS}
     refused = record.decision is None
     failed = list(blamed) or [
@@ -136,13 +136,13 @@ def ended(
     named = [name for name in nodes if name in {*failed, *gone}]
     return Attempt(
         number,
-        plan["launch_id"],
+        plan.launch_id,
         nodes,
         why_in_short(verdict),
         named,
         signature(record),
         before,
-        checkpoint=str(plan["nodes"][0].get("env", {}).get("MUSTER_CHECKPOINT", "")),
+        checkpoint=plan.head.env.get("MUSTER_CHECKPOINT", ""),
     )
 
 
@@ -178,12 +178,12 @@ def signature(record: Record) -> str:
 
 def stays(record: Record) -> str:
     """What is left of an attempt and would not end by its lease; "" for nothing."""
-    units = {entry["node"]: entry["unit"] for entry in record.plan["nodes"]}
+    units = {entry.node: entry.unit for entry in record.plan.nodes}
     for node, left in record.leftovers.items():
         beyond = [one for one in left.processes if one["unit"] != units[node]]
         if beyond:
             pids = few([f"PID {one['pid']}" for one in beyond])
-            return f"{node}: {pids} of attempt {record.plan['launch_id']} goes on outside of its unit"
+            return f"{node}: {pids} of attempt {record.plan.launch_id} goes on outside of its unit"
     return ""
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from muster.launch.manager import Whose
     from muster.launch.messages import Identity
     from muster.launch.plan import NodeSpec
+    from muster.launch.planned import LaunchPlan
     from muster.launch.watched import Word
     from muster.verdict.finding import Finding
     from muster_controller.launch.project import Project
@@ -59,14 +60,14 @@ class HandingOver:
         self.messages = LaunchMessages(ways, LAUNCH)
         self.messages.open()
 
-    def whose(self, requested: str, plan: dict[str, Any]) -> tuple[Whose, list[Finding]]:
+    def whose(self, requested: str) -> tuple[Whose, list[Finding]]:
         """Whose launch it is, and what stands against that."""
         for name in self.names:
             self.messages.ask(name, "identity", {})
         answers = self.gather("identity", self.names, IDENTITY_TIMEOUT)
         known: dict[str, Identity] = {}
         found = []
-        read = reader({**plan, "nodes": [{"node": name, "ranks": [0]} for name in self.names]})
+        read = reader({name: [0] for name in self.names})
         for name in self.names:
             answer = answers.get(name)
             why = answer.error if answer else f"no answer within {IDENTITY_TIMEOUT:.0f} s"
@@ -93,11 +94,11 @@ class HandingOver:
             ]
         return watched.unreached(self.head, user, {k: v for k, v in tried.items() if isinstance(v, dict)}, addresses)
 
-    def bring(self, project: Project, plan: dict[str, Any], nodes: list[NodeSpec]) -> dict[str, str]:
+    def bring(self, project: Project, plan: LaunchPlan, nodes: list[NodeSpec]) -> dict[str, str]:
         """Have the project on all participants and spares, since nobody can send it later; return why not, by node."""
-        store = str(Path(plan["nodes"][0]["run_dir"]).parents[1] / STORE)
+        store = str(Path(plan.head.run_dir).parents[1] / STORE)
         places = {node.name: Place(node.address, store) for node in nodes}
-        port = plan["master_port"]
+        port = plan.master_port
         return Distribution(places, port, self.messages, self.say, self.give_up, privileged=False).bring(project)
 
     def begin(self, launch_id: str, spec: dict[str, Any]) -> str:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from muster.launch import outcome, watched
 from muster.launch.endings import Ending
 from muster.launch.jobs import usable
-from muster.launch.manager import USER, as_own
+from muster.launch.manager import as_own
 from muster.launch.outcome import Record
 from muster.launch.plan import build_plan
+from muster.launch.planned import LaunchPlan
 from muster.launch.preflight import without_project
 from muster.launch.watch import Decision
-from muster_controller.artifacts.runs import read_json
+from muster_controller.artifacts.runs import kept_plan
 from muster_controller.launch.elsewhere import unpacked
 from muster_controller.playbook.interruption import Interruption
 from muster_controller.playbook.node_error import NodeError
@@ -42,9 +43,9 @@ class Outcome:
     """verdict: None where no watcher has one. plan: of the newest attempt. plans: of all, the oldest first. attempts:
     how each ended. began: whether there is a launch at all. why: why the watcher has no verdict."""
 
-    plan: dict[str, Any]
+    plan: LaunchPlan
     verdict: Verdict | None = None
-    plans: list[dict[str, Any]] = field(default_factory=list)
+    plans: list[LaunchPlan] = field(default_factory=list)
     attempts: list[dict[str, Any]] = field(default_factory=list)
     began: bool = True
     running: bool = False
@@ -78,19 +79,19 @@ class WatchedLaunch:
         request: LaunchRequest,
         inventory: Sequence[NodeSpec],
         policy: Policy,
-        plan: dict[str, Any],
+        plan: LaunchPlan,
         users_root: str,
         redaction: Redaction,
-        keep: Callable[[dict[str, Any]], str],
+        keep: Callable[[LaunchPlan], str],
     ) -> Outcome:
         """Have a watcher begin it, and see that all of its ranks run. keep: the plan; why that failed, or nothing."""
-        taking_part = [entry["node"] for entry in plan["nodes"]]
+        taking_part = plan.names
         specs = {spec.name: spec for spec in inventory}
         ways = {name: self.connect(name) for name in (*taking_part, *policy.spares)}
         with self.interruption:
             handing = HandingOver(ways, self.say, lambda: self.interruption.came)
             try:
-                whose, against = handing.whose(self.settings.run_as, plan)
+                whose, against = handing.whose(self.settings.run_as)
                 if against:
                     return Outcome(plan, outcome.refused(against), began=False)
                 more = {**request.more, "watched": {"node": handing.head, "launch_id": request.launch_id}}
@@ -125,7 +126,7 @@ class WatchedLaunch:
             )
             return self.until_it_runs(plan)
 
-    def until_it_runs(self, plan: dict[str, Any]) -> Outcome:
+    def until_it_runs(self, plan: LaunchPlan) -> Outcome:
         """Somebody who interrupts meanwhile ends it."""
         watcher = self.watched(plan)
         try:
@@ -140,7 +141,7 @@ class WatchedLaunch:
 
     # ------------------------------------------------------------ attached to, or ended
 
-    def attach(self, plan: dict[str, Any]) -> Outcome:
+    def attach(self, plan: LaunchPlan) -> Outcome:
         """See it through. An interruption leaves it as it is."""
         watcher = self.watched(plan)
         with self.interruption:
@@ -151,7 +152,7 @@ class WatchedLaunch:
             finally:
                 watcher.close()
 
-    def stop(self, plan: dict[str, Any]) -> Outcome:
+    def stop(self, plan: LaunchPlan) -> Outcome:
         """End its watcher first, which ends the attempt that runs: so no other one begins."""
         watcher = self.watched(plan)
         with self.interruption:
@@ -174,7 +175,7 @@ class WatchedLaunch:
 
     # ------------------------------------------------------------ what came of it
 
-    def outcome(self, plan: dict[str, Any], word: Word | None) -> Outcome:
+    def outcome(self, plan: LaunchPlan, word: Word | None) -> Outcome:
         if word is None:
             return Outcome(plan, why="its watcher did not end in time")
         if not word.known and not word.alive:
@@ -185,7 +186,7 @@ class WatchedLaunch:
             return Outcome(newest, plans=plans, why="it has ended without a word on how the launch ended")
         return Outcome(newest, word.verdict, plans, word.history, running=word.verdict is None, left=word.left)
 
-    def plan_of(self, attempt: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any] | None:
+    def plan_of(self, attempt: Mapping[str, Any], first: LaunchPlan) -> LaunchPlan | None:
         """The plan of an attempt as its watcher reports it, which is of the first one's user; None where it cannot be
         followed, which is said."""
         found = unpacked(attempt["plan"])
@@ -193,35 +194,37 @@ class WatchedLaunch:
             run_dir = str(found["nodes"][0]["run_dir"])
         except (TypeError, KeyError, IndexError):
             run_dir = ""
-        owner = first["user"] if first.get("manager") == USER else ""
+        owner = first.user if first.is_own else ""
         why = usable(found, attempt["launch_id"], run_dir, self.nodes, owner)
-        if not why and self.is_another(found, first):
+        plan = None if why else LaunchPlan.read(found)
+        if plan and self.is_another(plan, first):
             why = "a launch of this name is kept here, and it is another one"
         if why:
             self.say(f"nothing of attempt {attempt['number']} ({attempt['launch_id']}) is brought here: {why}")
             return None
-        plan: dict[str, Any] = found
         return plan
 
-    def is_another(self, plan: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
+    def is_another(self, plan: LaunchPlan, first: LaunchPlan) -> bool:
         """Whether the folder of this attempt would be that of a launch which the watcher did not begin."""
-        kept = read_json(self.folder / plan["launch_id"] / "plan.json")
-        return plan.get("watched") != first.get("watched") or (bool(kept) and kept.get("watched") != first["watched"])
+        folder = self.folder / plan.launch_id
+        kept = kept_plan(folder)
+        is_kept = (folder / "plan.json").exists()
+        return plan.watched != first.watched or (is_kept and (kept is None or kept.watched != first.watched))
 
-    def wait_for_leases(self, plan: dict[str, Any]) -> None:
+    def wait_for_leases(self, plan: LaunchPlan) -> None:
         """Until what a watcher that is gone had begun has certainly ended."""
-        seconds = leases_over(len(plan["nodes"]), self.settings)
+        seconds = leases_over(len(plan.nodes), self.settings)
         self.say(f"waits {seconds:.0f} s, until what its watcher had begun has certainly ended (its lease)")
         until = time.monotonic() + seconds
         with self.interruption:
             while time.monotonic() < until and not self.interruption.came:
                 time.sleep(0.1)
 
-    def watched(self, plan: dict[str, Any]) -> Watched:
-        known = plan["watched"]
-        watcher = watched.Watcher(plan["user"], known["node"], str(self.folder), self.nodes)
+    def watched(self, plan: LaunchPlan) -> Watched:
+        known = plan.watched or {"node": plan.head.node, "launch_id": plan.launch_id}
+        watcher = watched.Watcher(plan.user, known["node"], str(self.folder), self.nodes)
         return Watched(known["launch_id"], self.connect(known["node"]), self.quote, watcher)
 
 
-def runs_detached(plan: dict[str, Any]) -> Verdict:
+def runs_detached(plan: LaunchPlan) -> Verdict:
     return outcome.judge(Record(plan, Decision(Ending.DETACHED, "left to its watcher")), "")

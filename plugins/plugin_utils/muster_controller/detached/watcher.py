@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muster.launch.outcome import Record
+    from muster.launch.planned import LaunchPlan
     from muster_controller.playbook.node_error import Way
 
 MOST_SPEC = 64_000_000  # bytes
@@ -131,15 +132,15 @@ class Watcher:
         attempts = [self.redaction.shape(one) for one in result["attempts"]]
         self.note(result={"verdict": result["verdict"], "attempts": attempts, "left": left})
 
-    def attempt(self, plan: dict[str, Any], earlier: tuple[str, ...], left: int) -> tuple[dict[str, Any], Record]:
+    def attempt(self, plan: LaunchPlan, earlier: tuple[str, ...], left: int) -> tuple[dict[str, Any], Record]:
         number = len(earlier) + 1
         kept = packed(masked(plan, self.redaction))
-        began = {"number": number, "launch_id": plan["launch_id"], "plan": kept}
+        began = {"number": number, "launch_id": plan.launch_id, "plan": kept}
         # Said before anything begins: whoever ends the launch without its watcher knows what to end.
         self.note(attempts=[*self.state["attempts"], began][-MOST_ATTEMPTS:])
         supervisor = Supervisor(
             plan,
-            {entry["node"]: self.ways[entry["node"]] for entry in plan["nodes"]},
+            {entry.node: self.ways[entry.node] for entry in plan.nodes},
             replace(self.settings, earlier=earlier, time_limit=left),
             Tails(plan, lambda *_line: None, self.redaction),
             self.say,
@@ -148,7 +149,7 @@ class Watcher:
         supervisor.on_running = lambda: self.note(running=True)
         self.record = record = supervisor.launch()
         supervisor.messages.close()
-        verdict = self.redaction.shape(outcome.judge(record, f"{ARTIFACTS}/{plan['launch_id']}/logs"))
+        verdict = self.redaction.shape(outcome.judge(record, f"{ARTIFACTS}/{plan.launch_id}/logs"))
         return {"verdict": verdict}, record
 
     def say(self, text: str) -> None:

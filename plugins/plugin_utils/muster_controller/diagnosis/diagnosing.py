@@ -120,7 +120,7 @@ class Diagnosing:
         names = {one.node for one in questions} & set(involved(record)) & set(connections)
         messages = Messages({name: connections[name].beside() for name in names}, PROGRAM)
         messages.open()
-        under_way = SiteQuestions(messages, names, record.plan["user"], lost)
+        under_way = SiteQuestions(messages, names, record.plan.user, lost)
         under_way.ask(questions)
         return under_way
 

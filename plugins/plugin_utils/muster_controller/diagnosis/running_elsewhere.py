@@ -6,7 +6,7 @@ Nodes are only looked at. What runs goes on.
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.diagnosis import hand_typed, reading
 from muster.diagnosis.case import Case
@@ -58,7 +58,6 @@ class RunningElsewhere:
         typed = hand_typed.one_launch(self.agents, user)
         gathered = Gathered(key=self.key, not_looked=dict(self.silent))
         shape = hand_typed.case_shape(typed, specs, gathered)
-        plan: dict[str, Any] = {"nodes": shape["launch"]["nodes"], "master_port": shape["launch"]["master_port"]}
-        involved = [one["node"] for one in shape["launch"]["nodes"]][:MOST_INVOLVED]
-        Afterwards(plan, involved, self.messages, give_up, {}).look(gathered, live=True)
+        plan = hand_typed.plan_of(shape["launch"], user)
+        Afterwards(plan, plan.names[:MOST_INVOLVED], self.messages, give_up, {}).look(gathered, live=True)
         return Case(hand_typed.case_shape(typed, specs, gathered))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from muster.launch.planned import LaunchPlan
     from muster.verdict.redaction import Redaction
     from muster_controller.artifacts.keeping import Keeping
 
@@ -32,7 +33,7 @@ class LogBook(Tails):
     def __init__(
         self,
         folder: Path,
-        plan: dict[str, Any],
+        plan: LaunchPlan,
         on_line: Callable[[int, str, str], None],
         redaction: Redaction,
         keeping: Keeping,
@@ -66,9 +67,9 @@ class LogBook(Tails):
                 f"Another supervisor of this launch keeps its logs in {self.folder}; this one only watches"
             )
 
-    def keep_plan(self, plan: dict[str, Any]) -> str:
+    def keep_plan(self, plan: LaunchPlan) -> str:
         path = self.folder / "plan.json"
-        return self.keeping.surely(path, partial(write_json, path, masked(plan, self.redaction)))
+        return self.keeping.surely(path, partial(write_json, path, masked(plan, self.redaction).as_json()))
 
     def keep(self, node: str, key: str, text: str, gap: int) -> None:
         if self.others:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.launch import launchers
 from muster.launch.failure import NodeReport
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from muster.launch.messages import Look
+    from muster.launch.planned import LaunchPlan
     from muster_controller.nodes.messages import Answer
 
     from .tails import Tails
@@ -22,19 +23,19 @@ MOST_NOTES = 200  # of all nodes, that are said
 class NodeReports:
     """by_node: the report of each node, in the order of the plan."""
 
-    def __init__(self, plan: dict[str, Any], logs: Tails, say: Callable[[str], None]) -> None:
+    def __init__(self, plan: LaunchPlan, logs: Tails, say: Callable[[str], None]) -> None:
         self.logs = logs
         self.say = say
         self.said: set[str] = set()
         self.offsets: dict[str, float] = {}
         self.by_node = {
-            entry["node"]: NodeReport(
-                entry["node"],
+            entry.node: NodeReport(
+                entry.node,
                 reached=False,
-                first_rank=entry["ranks"][0],
-                launcher=launchers.spoken(plan.get("launcher", launchers.TORCHRUN.name)),
+                first_rank=entry.ranks[0],
+                launcher=launchers.spoken(plan.launcher),
             )
-            for entry in plan["nodes"]
+            for entry in plan.nodes
         }
 
     def all(self) -> list[NodeReport]:

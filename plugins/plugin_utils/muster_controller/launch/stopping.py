@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.launch.outcome import Left
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from muster.launch.messages import FreezeRequest, LastLook, Logs, LogsRequest, RecordRequest, StopRequest
+    from muster.launch.planned import LaunchPlan
     from muster_controller.nodes.messages import Messages
 
     from .evidence import Evidence
@@ -30,7 +31,7 @@ RANKS_HAVE = "have {:.0f} s until SIGKILL (launch_stop_timeout)"
 class Stopping:
     def __init__(
         self,
-        plan: dict[str, Any],
+        plan: LaunchPlan,
         messages: Messages,
         reports: NodeReports,
         say: Callable[[str], None],
@@ -44,8 +45,8 @@ class Stopping:
         before that, to end by themselves. evidence: takes each node's record of the end."""
         self.plan = plan
         self.evidence = evidence
-        self.launch_id = plan["launch_id"]
-        self.run_dirs = {entry["node"]: entry["run_dir"] for entry in plan["nodes"]}
+        self.launch_id = plan.launch_id
+        self.run_dirs = {entry.node: entry.run_dir for entry in plan.nodes}
         self.messages = messages
         self.reports = reports
         self.say = say
@@ -61,8 +62,8 @@ class Stopping:
         """
         if dump:
             self.freeze()
-        for entry in self.plan["nodes"]:
-            name, run_dir = entry["node"], entry["run_dir"]
+        for entry in self.plan.nodes:
+            name, run_dir = entry.node, entry.run_dir
             record: RecordRequest | None = None
             with self.reports.contained(name):
                 record = self.evidence.request(self.plan, entry) if self.evidence else None

@@ -8,13 +8,13 @@ from __future__ import annotations
 import base64
 import secrets
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.launch import grants, launchers, standing
 from muster.launch.answers import reader
 from muster.launch.endings import Ending
 from muster.launch.fetched import sentence
-from muster.launch.manager import is_own, not_theirs, others
+from muster.launch.manager import not_theirs, others
 from muster.launch.outcome import Record
 from muster.launch.pace import pace
 from muster.launch.plan import beat_port, masked
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from muster.launch.fetched import Fetched
     from muster.launch.messages import PeersRequest, StartRequest
+    from muster.launch.planned import LaunchPlan, PlannedNode
     from muster_controller.artifacts.keeping import Keeping
     from muster_controller.playbook.node_error import Way
 
@@ -62,12 +63,12 @@ BRING_TIMEOUT = 600.0  # for the logs of one attempt
 class Supervisor:
     def __init__(
         self,
-        plan: dict[str, Any],
+        plan: LaunchPlan,
         connections: Mapping[str, Way],
         settings: Settings,
         logs: Tails,
         say: Callable[[str], None],
-        own_plan: Callable[[str], dict[str, Any]] | None = None,
+        own_plan: Callable[[str], LaunchPlan] | None = None,
         interruption: Interruption | None = None,
     ) -> None:
         """own_plan: the plan of the same launch as this user's own. interruption: of the launch with all of its
@@ -77,16 +78,16 @@ class Supervisor:
         self.settings = settings
         self.logs = logs
         self.say = say
-        self.pace = pace(len(plan["nodes"]), settings.silence_timeout)
-        self.messages = LaunchMessages(connections, PROGRAM, reader(plan))
-        self.messages.own = is_own(plan)
+        self.pace = pace(len(plan.nodes), settings.silence_timeout)
+        self.messages = LaunchMessages(connections, PROGRAM, reader(plan.ranks))
+        self.messages.own = plan.is_own
         self.reports = NodeReports(plan, logs, say)
         self.evidence = Evidence(plan, logs, self.reports.note)
         self.snapshots = Snapshots(connections, self.messages, self.evidence)
         self.interruption = interruption or Interruption()
         self.on_running: Callable[[], None] = lambda: None
         self.prepared = Prepared(plan)
-        self.reserving = Reserving(plan["launch_id"], settings, self.messages, say, self.interruption)
+        self.reserving = Reserving(plan.launch_id, settings, self.messages, say, self.interruption)
         self.sending = Sending(settings, self.messages, say, self.interruption)
         self.imaging = Imaging(settings, self.messages, say, self.interruption)
         self.started = False  # a detached launch that goes on without this supervisor
@@ -97,7 +98,7 @@ class Supervisor:
 
     def launch(self) -> Record:
         """Start the launch and see it through; detached, until all of its ranks run."""
-        nodes = len(self.plan["nodes"])
+        nodes = len(self.plan.nodes)
         if missing := grants.judge(own_limits.raise_for(nodes), nodes):
             return Record(self.plan, None, missing)
         return self.guarded(lambda: self.prepare() or self.see_through(lambda: self.start() or self.watch()))
@@ -121,7 +122,7 @@ class Supervisor:
         seen = {name: answer.data for name, answer in known.items() if answer.data is not None}
         found = not_theirs(self.plan, seen)
         if not found:
-            self.messages.user = self.plan["user"]
+            self.messages.user = self.plan.user
             if by_others := others(self.plan, seen):
                 silent = set(self.reports.by_node) - set(seen)
                 self.messages.by_root = frozenset(by_others | silent)
@@ -131,7 +132,7 @@ class Supervisor:
 
     def guarded(self, errand: Callable[[], Record]) -> Record:
         """Run an errand with signals noted instead of obeyed: what it began must be ended everywhere first."""
-        own_limits.raise_for(len(self.plan["nodes"]))
+        own_limits.raise_for(len(self.plan.nodes))
         with self.interruption:
             self.messages.open()
             record = errand()
@@ -149,7 +150,7 @@ class Supervisor:
         )
         self.reports.reached(prepared.reached)
         if self.settings.probe and not self.interruption.came and not prepared.refused:
-            beats = beat_port(prepared.plan["master_port"]) if self.settings.detached else None
+            beats = beat_port(prepared.plan.master_port) if self.settings.detached else None
             prepared.findings += probe_links(prepared.plan, self.messages, lambda: self.interruption.came, beats)
         if self.interruption.came or prepared.refused:
             decision = self.interruption.decision() if self.interruption.came else None
@@ -200,7 +201,7 @@ class Supervisor:
     def fetch(self, record: Record, folder: Path, keeping: Keeping) -> Fetched | None:
         """Bring home what the plan names, also after a failure, once it is over."""
         found = None
-        if self.plan.get("fetch") and record.cleaned:
+        if self.plan.fetch and record.cleaned:
             with self.interruption, self.reports.contained("what is fetched"):
                 self.interruption.answered = self.interruption.signals
                 fetching = Fetching(self.plan, self.messages, folder, keeping, lambda: self.interruption.again)
@@ -211,13 +212,13 @@ class Supervisor:
     def bring_logs(self) -> Record:
         """Fetch the logs of a launch that somebody else has seen to its end, and touch nothing else."""
         self.reports.reached(set(self.reports.by_node))
-        self.messages.user = self.plan["user"]
+        self.messages.user = self.plan.user
         with self.interruption:
             self.messages.open()
             stopping = Stopping(self.plan, self.messages, self.reports, self.say, 0.0)
             stopping.drain(set(self.reports.by_node), BRING_TIMEOUT, lambda: self.interruption.came)
             if without := [name for name in self.reports.by_node if not self.logs.offsets(name)]:
-                self.say(f"{few(without)}: no log of {self.plan['launch_id']} came from there")
+                self.say(f"{few(without)}: no log of {self.plan.launch_id} came from there")
             self.logs.finish()
         return Record(self.plan, None, [], self.reports.all(), cleaned=time.monotonic())
 
@@ -233,9 +234,9 @@ class Supervisor:
 
     def start(self) -> Decision | None:
         kept = packed(masked(self.plan, self.logs.redaction))
-        for entry in self.plan["nodes"]:
+        for entry in self.plan.nodes:
             request = {**self.start_request(entry), "plan": kept}
-            self.messages.ask(entry["node"], "start", request, privileged=True)
+            self.messages.ask(entry.node, "start", request, privileged=True)
         nodes = list(self.reports.by_node)
         timeout = START_TIMEOUT + (COPY_TIMEOUT if self.settings.project else 0.0)
         answers = self.messages.gather("start", nodes, timeout, self.reports.late)
@@ -259,25 +260,25 @@ class Supervisor:
             self.say(removed)
         return self.reserving.reserve({name: answer.data["reserved"] for name, answer in answers.items()})
 
-    def start_request(self, entry: dict[str, Any]) -> StartRequest:
+    def start_request(self, entry: PlannedNode) -> StartRequest:
         settings = self.settings
         return {
-            "launch_id": self.plan["launch_id"],
-            "user": self.plan["user"],
-            "reader": self.prepared.readers[entry["node"]],
-            "argv": entry["argv"],
-            "env": entry["env"],
-            "run_dir": entry["run_dir"],
-            "work_dir": "" if settings.chdir else entry["work_dir"],
+            "launch_id": self.plan.launch_id,
+            "user": self.plan.user,
+            "reader": self.prepared.readers[entry.node],
+            "argv": entry.argv,
+            "env": entry.env,
+            "run_dir": entry.run_dir,
+            "work_dir": "" if settings.chdir else entry.work_dir,
             "earlier": list(settings.earlier),
             "lease": RESERVE_LEASE,
-            "seats": entry["seats"],
+            "seats": entry.seats or [],
             "shared": settings.shared,
             "waits": settings.wait,
             "time_limit": settings.time_limit,
             "properties": unit_properties(
-                self.plan["user"],
-                settings.chdir or entry["work_dir"],
+                self.plan.user,
+                settings.chdir or entry.work_dir,
                 settings.failure_timeout,
                 own=self.messages.own,
                 in_image=settings.image is not None,
@@ -289,7 +290,7 @@ class Supervisor:
             "script_body": base64.b64encode(settings.script_body).decode(),
             "stop_timeout": settings.stop_timeout,
             "plan": "",
-            "cache_root": entry["cache_root"],
+            "cache_root": entry.cache_root,
             "peers": self.peers(entry) if settings.detached else None,
             "project": self.sending.request,
             "observe": standing.interval(settings.notice_timeout) if settings.observe else 0.0,
@@ -297,15 +298,15 @@ class Supervisor:
             "image": self.imaging.request(self.plan, settings.chdir),
         }
 
-    def peers(self, entry: dict[str, Any]) -> PeersRequest:
+    def peers(self, entry: PlannedNode) -> PeersRequest:
         """What the nodes of a detached launch need in order to end it everywhere by themselves."""
         return {
             "token": self.token,
-            "address": self.plan["master_addr"],
-            "port": beat_port(self.plan["master_port"]),
-            "own": entry["address"],
-            "nodes": [one["node"] for one in self.plan["nodes"]],
-            "rank": entry["node_rank"],
+            "address": self.plan.master_addr,
+            "port": beat_port(self.plan.master_port),
+            "own": entry.address,
+            "nodes": self.plan.names,
+            "rank": entry.node_rank,
         }
 
     def watch(self) -> Decision:
@@ -332,7 +333,7 @@ class Supervisor:
 
     def limits(self) -> Limits:
         stall = self.settings.stall_timeout
-        any_ranks = self.plan.get("launcher") == launchers.OTHERS
+        any_ranks = self.plan.launcher == launchers.OTHERS
         if self.started:
             return Limits(stall=stall, notice=self.pace.notice, patience=FOREVER, any_ranks=any_ranks)
         return Limits(

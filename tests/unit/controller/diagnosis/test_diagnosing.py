@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -208,7 +209,7 @@ def by_rules(folder: Path, said: list[str], *, commands: bool, monkeypatch: pyte
         snapshots=SimpleNamespace(connections={name: SimpleNamespace(beside=dict) for name in ("node1", "node2")}),
     )
     redaction, seen = Redaction([GIVEN]), record(VICTIM, RAISED)
-    seen.plan = {**PLAN, "user": "muster"}
+    seen.plan = replace(PLAN, user="muster")
     verdict = redaction.shape(outcome.judge(seen, "logs"))
     diagnosing = Diagnosing(supervisor, redaction, said.append, SiteRules(rules, commands))
     found = diagnosing.diagnose(seen, verdict, folder, Keeping(said.append))

@@ -140,7 +140,7 @@ def test_only_a_node_that_lacks_it_is_told_to_pull_it() -> None:
     prepared, asked, said = brought({"engine": engines(node1="a" * 64, node2=""), "pull": pulled})
     assert not prepared.refused
     assert [one for one in asked if one[1] == "pull"] == [("node2", "pull")]
-    assert prepared.plan["image"]["id"] == "a" * 64
+    assert prepared.plan.image == {**IMAGE.in_plan, "id": "a" * 64}
     assert said == [f"image {IMAGE.source}: aaaaaaaaaaaa, Python 3.12.3, torch 2.13.0, the same everywhere"]
 
 

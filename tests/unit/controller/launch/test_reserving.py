@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from answering_nodes import AnsweringNodes
+from launch_shapes import a_plan
 from muster.launch.endings import Ending
 from muster.launch.occupied import TAKEN
 from muster.launch.preflight import GPUS
@@ -137,7 +138,7 @@ def test_a_shared_launch_asks_nobody() -> None:
 
 def looks(*findings: list[Any]) -> Callable[[], Prepared]:
     """One answer after the other."""
-    answers = [Prepared({}, findings=list(found)) for found in findings]
+    answers = [Prepared(a_plan(), findings=list(found)) for found in findings]
     return lambda: answers.pop(0)
 
 

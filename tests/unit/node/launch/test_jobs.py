@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 IDS = [f"20260101-12000{number}-abcd" for number in range(4)]
-PLAN = a_plan(what="train.py", begun={"by": "ada@laptop", "at": 5.0})
+PLAN = a_plan(what="train.py", begun={"by": "ada@laptop", "at": 5.0}).as_json()
 PLAN["nodes"] = [{**entry, "seats": [f"gpu-{number}"]} for number, entry in enumerate(PLAN["nodes"])]
 
 RANK = {"rank": 0, "local_rank": 0, "pid": 7, "started": 70, "gone_at": 1.5}
