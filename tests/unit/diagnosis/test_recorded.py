@@ -39,7 +39,7 @@ def test_what_is_said_of_it(machine: str, name: str) -> None:
     case = Case(case_of_logs(logs, known))
     decided = decide(case, CAUSES)
     assert (decided.word, [line(one) for one in decided.causes]) == (expect["word"], expect["causes"])
-    said = dict(one.split(": ", 1) for one in diagnosis(case, decided)["lines"])
+    said = diagnosis(case, decided)["parts"]
     assert expect["what"] in said["What"]
     assert expect.get("why", "") in said["Why"]
     assert expect["type"] in said["Type"]

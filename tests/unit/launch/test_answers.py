@@ -11,6 +11,7 @@ import pytest
 from cases import cases
 from muster.launch.answers import UnusableError, reader
 from muster.launch.failure import NodeReport, first_failure
+from muster.launch.unit import UnitEnd
 
 READ = reader({"node1": [0, 1], "node2": [2, 3]})
 LOOK: dict[str, Any] = {
@@ -72,7 +73,9 @@ def test_whatever_is_written_there_nothing_raises_but_this() -> None:
         except UnusableError:
             unusable += 1
             continue
-        report = NodeReport("node2", ended=look["result"], unit=look["unit"], ranks=look["ranks"], first_rank=2)
+        report = NodeReport(
+            "node2", ended=look["result"], unit=UnitEnd.read(look["unit"]), ranks=look["ranks"], first_rank=2
+        )
         report.errors, report.disk, report.agent_log = (
             look["errors"],
             look["disk"],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..launch import launchers
 from ..launch.failure import NodeReport, first_failure
+from ..launch.unit import UnitEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -169,11 +170,7 @@ class Case:
                 lost=end["lost"],
                 lost_why=end["lost_why"],
                 last_answer=end["last_answer"],
-                unit={
-                    "Result": end["result"],
-                    "ActiveState": "inactive",
-                    "ExecMainStatus": str(max(0, -(end["code"] or 0))),
-                },
+                unit=UnitEnd(end["result"], status=max(0, -(end["code"] or 0))),
                 first_rank=min(self.ranks_of(name), default=0),
                 agent_log=end["log"],
                 launcher=launcher,

@@ -257,8 +257,8 @@ class LaunchNode(TypedDict):
 class LaunchFacts(TypedDict):
     """how: muster, foreign (found running, started by others) or log (nothing but a log). own: somebody's own launch,
     of which root looked at nothing. live: it had not ended when this was gathered. ending: an ending's name
-    (launch/endings.py) and what was said of it; "" where that is not known. timeout: seconds of rendezvous.
-    began, stop_began: 0 where it is not known. backend: gloo, nccl or "".
+    (launch/endings.py) and what was said of it; "" where that is not known. starting: it could not be started on
+    ending_node. timeout: seconds of rendezvous. began, stop_began: 0 where it is not known. backend: gloo, nccl or "".
     """
 
     launch_id: str
@@ -275,6 +275,7 @@ class LaunchFacts(TypedDict):
     ending: str
     ending_text: str
     ending_node: str
+    starting: bool
     began: float
     stop_began: float
 

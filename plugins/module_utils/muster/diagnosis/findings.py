@@ -12,6 +12,7 @@ from ..verdict.check import Check
 from ..verdict.commands import playbook
 from ..verdict.finding import Finding, add_up, with_fix
 from .decide import CONFIRMED, LIKELY
+from .words import TYPE, WHY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -92,8 +93,7 @@ def of_cause(one: Said) -> Finding:
 
 
 def unknown(said: Diagnosis) -> Finding:
-    why, to_type = (said["lines"][number].partition(": ")[2] for number in (2, 4))
-    return UNKNOWN_CAUSE.unknown(CLUSTER, f"why it failed is {why}", fix=to_type)
+    return UNKNOWN_CAUSE.unknown(CLUSTER, f"why it failed is {said['parts'][WHY]}", fix=said["parts"][TYPE])
 
 
 def named(verdict: Mapping[str, object], participants: Sequence[str]) -> list[str]:

@@ -156,6 +156,7 @@ def case_shape(typed: Sequence[Typed], nodes: Mapping[str, NodeSpec], gathered: 
             "ending": "",
             "ending_text": "it runs, and was not begun by Muster",
             "ending_node": "",
+            "starting": False,
             "began": min(one.agent["started"] for one in typed),
             "stop_began": 0.0,
         },

@@ -82,6 +82,7 @@ def facts(record: LaunchRecord, epoch: float, timeout: float, *, live: bool) -> 
         "ending": decision.ending.name if decision else "",
         "ending_text": decision.text if decision else "",
         "ending_node": decision.node if decision else "",
+        "starting": decision is not None and decision.starting,
         "began": wall(record.began, epoch),
         "stop_began": wall(record.stop_began, epoch),
     }
@@ -122,6 +123,7 @@ def node_end(report: NodeReport, epoch: float, longest: int) -> NodeEnd:
     ended = report.ended or {}
     at = ended.get("ended_at")
     code = ended.get("code")
+    killed = None if report.unit.signal is None else -report.unit.signal  # it could leave no word itself
     return {
         "node": report.node,
         "reached": report.reached,
@@ -129,17 +131,12 @@ def node_end(report: NodeReport, epoch: float, longest: int) -> NodeEnd:
         "lost_why": report.lost_why,
         "last_answer": wall(report.last_answer, epoch),
         "reason": str(ended.get("reason", "")),
-        "code": code if isinstance(code, int) else signal_of(report.unit),
+        "code": code if isinstance(code, int) else killed,
         "error": str(ended.get("error", "")),
-        "result": report.unit.get("Result", ""),
+        "result": report.unit.result,
         "ended_at": epoch + report.controller_time(at) if at else 0.0,
         "log": report.agent_log[-longest:],
     }
-
-
-def signal_of(unit: Mapping[str, str]) -> int | None:
-    """The signal that ended the unit's main process, as a negative code; it could leave no word itself."""
-    return -int(unit["ExecMainStatus"]) if unit.get("Result") == "signal" else None
 
 
 # ---------------------------------------------------------------- of which nothing but its plan and logs is left

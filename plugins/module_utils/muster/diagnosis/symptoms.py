@@ -41,8 +41,6 @@ RUNNING = "the launch has not ended"
 LAST_LINES = 12  # of a rank that left no exception
 MOST_LINES = 400  # of each log, its last
 LONGEST = 2000  # characters of a line that are looked at
-SIGNAL = re.compile(r"was (?:killed by |told to stop \()(?P<signal>SIG[A-Z0-9]+|signal \d+)")
-START = re.compile(r"could not be started on ")
 
 
 def read(case: Case) -> list[Symptom]:
@@ -55,14 +53,13 @@ def read(case: Case) -> list[Symptom]:
 
 def ends(case: Case) -> Iterator[Symptom]:
     for failure in case.all_failures:
-        about = SIGNAL.search(failure.summary)
         yield Symptom(
             of_failure(failure),
             failure.node,
             failure.rank,
             failure.when,
             failure.summary,
-            about.groupdict() if about else {},
+            {"signal": failure.signal} if failure.signal else {},
             victim=failure.cascade,
         )
 
@@ -99,7 +96,7 @@ def whole_launch(case: Case) -> Iterator[Symptom]:
     if launch["ending"] == Ending.STALLED.name or launch["live"]:
         text = launch["ending_text"] or RUNNING
         yield Symptom("launch.stalled", "", when=launch["stop_began"], line=text)
-    elif launch["ending"] == Ending.FAILED.name and START.search(launch["ending_text"]):
+    elif launch["ending"] == Ending.FAILED.name and launch.get("starting"):
         yield Symptom("launch.start", launch["ending_node"], when=launch["stop_began"], line=launch["ending_text"])
 
 

@@ -14,7 +14,7 @@ from .decide import CONFIRMED, LIKELY
 from .model import NEAREST
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..verdict.commands import OnNode
     from ..verdict.finding import Evidence, Fix
@@ -27,6 +27,7 @@ MOST_OF_LAST_ERROR = 200  # characters
 MOST_PROOFS = 2
 MOST_CANDIDATES = 6
 MOST_RULED_OUT = 12
+WHY, TYPE = "Why", "Type"
 EVERY_NODE = "every node"
 NOWHERE = "no node: nothing that was seen distinguishes one from the others"
 NAMES = "node|peer|rank|what|address|port"
@@ -63,12 +64,14 @@ class SymptomShape(TypedDict):
 
 
 class Diagnosis(TypedDict):
-    """word: confirmed, likely or unknown. lines: what happened, where, why, what was ruled out, what to type."""
+    """word: confirmed, likely or unknown. lines: what happened, where, why, what was ruled out, what to type.
+    parts: the same by name."""
 
     schema: int
     launch_id: str
     word: str
     lines: list[str]
+    parts: dict[str, str]
     causes: list[Said]
     candidates: list[Said]
     also_seen: list[Said]
@@ -78,11 +81,13 @@ class Diagnosis(TypedDict):
 
 
 def diagnosis(case: Case, decided: Decided) -> Diagnosis:
+    parts = {name: printable(text) for name, text in five_parts(case, decided).items()}
     return {
         "schema": 1,
         "launch_id": case.launch["launch_id"],
         "word": decided.word,
-        "lines": [printable(line) for line in five_lines(case, decided)],
+        "lines": lines_of(parts),
+        "parts": parts,
         "causes": [said(case, one) for one in decided.causes],
         "candidates": [said(case, one) for one in decided.candidates[:MOST_CANDIDATES]],
         "also_seen": [said(case, one) for one in decided.also_seen[:MOST_CANDIDATES]],
@@ -108,7 +113,7 @@ def outcome(said: Diagnosis) -> str:
         first = said["causes"][0]
         command = first["fix"].get("command")
         return f"{first['word']}: {first['says']}. {first['fix']['text']}{f': {command}' if command else ''}"
-    return f"the cause is unknown; {said['lines'][-1].removeprefix('Type: ')}"
+    return f"the cause is unknown; {said['parts'][TYPE]}"
 
 
 def said(case: Case, one: Judged) -> Said:
@@ -189,14 +194,18 @@ def values_of(case: Case, one: Judged) -> dict[str, str]:
 # ---------------------------------------------------------------- five lines
 
 
-def five_lines(case: Case, decided: Decided) -> list[str]:
-    return [
-        f"What: {what(case, decided.seen)}",
-        f"Where: {where(decided)}",
-        f"Why: {why(case, decided)}",
-        f"Not: {ruled_out(case, decided)}",
-        f"Type: {to_type(case, decided)}",
-    ]
+def five_parts(case: Case, decided: Decided) -> dict[str, str]:
+    return {
+        "What": what(case, decided.seen),
+        "Where": where(decided),
+        WHY: why(case, decided),
+        "Not": ruled_out(case, decided),
+        TYPE: to_type(case, decided),
+    }
+
+
+def lines_of(parts: Mapping[str, str]) -> list[str]:
+    return [f"{name}: {text}" for name, text in parts.items()]
 
 
 def what(case: Case, seen: Sequence[Symptom]) -> str:

@@ -46,12 +46,13 @@ class Limits:
 @dataclass(frozen=True)
 class Decision:
     """Why a launch ends, or is left alone. node: where it was noticed, '' for none in particular. by_hand: somebody has
-    asked for it, so that its ranks have launch_stop_timeout."""
+    asked for it, so that its ranks have launch_stop_timeout. starting: it could not be started there."""
 
     ending: Decided
     text: str
     node: str = ""
     by_hand: bool = False
+    starting: bool = False
 
 
 @dataclass

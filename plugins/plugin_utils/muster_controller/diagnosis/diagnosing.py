@@ -13,7 +13,7 @@ from muster.diagnosis.decide import decide
 from muster.diagnosis.findings import with_diagnosis
 from muster.diagnosis.launched import Gathered, case_shape, involved
 from muster.diagnosis.site_rules import asked, open_questions
-from muster.diagnosis.words import diagnosis
+from muster.diagnosis.words import TYPE, diagnosis, lines_of
 from muster.launch.endings import has_failed
 from muster.net_probe.quality import SLOW_STREAM
 from muster_controller.artifacts.json_file import write_json
@@ -136,8 +136,8 @@ def recorded(supervisor: Supervisor) -> Gathered:
 
 
 def keep(folder: Path, evidence: CaseShape, said: Diagnosis, keeping: Keeping) -> None:
-    # What is to be typed is the last of them.
-    shown = {**said, "lines": [*said["lines"][:-1], typed(said["lines"][-1])]}
+    parts = {**said["parts"], TYPE: typed(said["parts"][TYPE])}
+    shown = {**said, "lines": lines_of(parts), "parts": parts}
     for name, content in (("evidence.json", evidence), ("diagnosis.json", shown)):
         path = folder / name
         keeping.surely(path, partial(write_json, path, content))

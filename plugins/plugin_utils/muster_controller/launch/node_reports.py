@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from muster.launch import launchers
 from muster.launch.failure import NodeReport
+from muster.launch.unit import UnitEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,7 +56,7 @@ class NodeReports:
         self.offsets[answer.node] = max(offset, self.offsets.get(answer.node, offset))
         report.clock_offset = self.offsets[answer.node]
         report.ended = look["result"] or report.ended
-        report.unit = look["unit"]
+        report.unit = UnitEnd.read(look["unit"])
         report.ranks = look["ranks"] or report.ranks
         report.errors.update(look["errors"])
         report.disk = look["disk"]

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from muster.launch.outcome import Left
+from muster.launch.unit import UnitEnd
 
 from .kept_evidence import END
 
@@ -99,7 +100,7 @@ class Stopping:
             if self.evidence:
                 with self.reports.contained(name):
                     self.evidence.take(END, name, last["record"])
-            self.reports.by_node[name].unit = last["unit_before"]
+            self.reports.by_node[name].unit = UnitEnd.read(last["unit_before"])
         with self.reports.contained("logs"):
             self.drain(incomplete)
         with self.reports.contained("logs"):

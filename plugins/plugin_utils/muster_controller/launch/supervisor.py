@@ -254,7 +254,7 @@ class Supervisor:
                 error = changed
             else:
                 continue
-            return Decision(Ending.FAILED, f"could not be started on {name}: {error}", name)
+            return Decision(Ending.FAILED, f"could not be started on {name}: {error}", name, starting=True)
         removed = pruned({name: answer.data for name, answer in answers.items()})
         if removed:
             self.say(removed)

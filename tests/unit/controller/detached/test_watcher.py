@@ -95,7 +95,7 @@ class Attempted:
         self.on_running()
         self.say(f"the token is {GIVEN}")
         lost = self.ends.pop(0)
-        reports = [NodeReport(entry["node"], last_answer=time.monotonic()) for entry in self.plan["nodes"]]
+        reports = [NodeReport(name, last_answer=time.monotonic()) for name in self.plan.names]
         if lost == "stopped":
             os.kill(os.getpid(), signal.SIGTERM)
             return Record(self.plan, self.interruption.decision(), [], reports)

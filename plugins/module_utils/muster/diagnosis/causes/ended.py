@@ -166,7 +166,7 @@ def told_from_outside(case: Case, place: Place) -> Answer:
 
 def ended_itself(one: Failure) -> bool:
     """A rank with a code of its own, or by a signal that no launcher sends first."""
-    return one.rank is not None and (one.ending is not Ending.SIGNAL or SIGTERM not in one.summary)
+    return one.rank is not None and (one.ending is not Ending.SIGNAL or one.signal != SIGTERM)
 
 
 def limit_reached(case: Case, place: Place) -> Answer:
