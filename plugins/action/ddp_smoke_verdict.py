@@ -20,13 +20,13 @@ import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
-from muster.launch.planned import LaunchPlan
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 import yaml
 
 from muster.acceptance import baseline, judge, reports
+from muster.launch.planned import LaunchPlan
 from muster.report.run_verdict import ended_with
 from muster_controller.artifacts.json_file import write_json
 from muster_controller.artifacts.runs import add_verdict, read_json

@@ -16,11 +16,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from muster.launch.planned import LaunchPlan
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.acceptance import comparison
+from muster.launch.planned import LaunchPlan
 from muster_controller.artifacts.json_file import write_json
 from muster_controller.artifacts.runs import add_verdict, open_run
 from muster_controller.playbook.action import ControllerAction, Options
