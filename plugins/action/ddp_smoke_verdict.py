@@ -20,7 +20,6 @@ import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
-
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 import yaml
