@@ -48,12 +48,11 @@ def test_plan(case: dict[str, Any]) -> None:
         assert refusal.value.problems == expected["problems"]
         return
     plan = planned(case["nodes"], case.get("request", {}))
-    entries = {entry.node: entry for entry in plan.nodes}
-    first = plan.head
+    first, kept = plan.head, plan.as_json()
     parts = {
-        **plan.as_json(),
-        **{name: vars(entry) for name, entry in entries.items()},
-        "ranks": {name: entry.ranks for name, entry in entries.items()},
+        **kept,
+        **{entry["node"]: entry for entry in kept["nodes"]},
+        "ranks": plan.ranks,
         "script": first.argv[12],
         "from_node": first.from_node,
     }
@@ -109,7 +108,7 @@ def test_of_the_environment_that_somebody_gave_names_are_kept_alone() -> None:
     shown = describe(kept)
     assert "  FLAVOUR=<from launch_env> \\\n" in shown
     assert "  HF_TOKEN=<from launch_env_file> \\\n" in shown
-    assert not [value for value in given.values() if value in json.dumps(kept) + shown]
+    assert not [value for value in given.values() if value in json.dumps(kept.as_json()) + shown]
 
 
 def test_of_a_plan_of_an_earlier_release_no_environment_is_kept() -> None:

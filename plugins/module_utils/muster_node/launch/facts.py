@@ -2,30 +2,102 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import pwd
 import socket
+import struct
 import sys
+import time
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..members import quarantine
-from ..tools import trust
+from ..tools import files, process, trust
 from ..tools.as_user import SilentError, as_user
 from ..tools.disk import disk_facts
+from ..tools.run import run as command
+from ..tools.sockets import LISTENING, can_listen, sockets
 from . import mounts
-from .addresses import interface_of
 from .computing import computing
 from .data import data_facts
 from .own import own_facts
-from .ports import port_facts
-from .seats import held
+from .seats import HOLDERS_SECONDS, NOT_SEEN, held, holders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 Json = dict[str, Any]
+
+
+def port_facts(port: int) -> Json:
+    """Is the port free to listen on, as the rendezvous store will (wildcard address)? If not, who holds it."""
+    return {"port": port, "free": can_listen(port), "holders": port_holders(port)}
+
+
+def port_holders(port: int) -> list[Json]:
+    """Processes that listen on the port, or else talk from it."""
+    here = [one for one in sockets() if one.port == port and one.inode != "0"]
+    here = [one for one in here if one.state == LISTENING] or here
+    if not here:
+        return []
+    inodes = {f"socket:[{one.inode}]" for one in here}
+    deadline = time.monotonic() + HOLDERS_SECONDS
+    pids = [pid for pid in process.ids() if inodes & process.opened(pid)]
+    return holders(pids, deadline) or (by_user({one.uid for one in here}, deadline) if os.geteuid() else [NOT_SEEN])
+
+
+def by_user(uids: set[int], deadline: float) -> list[Json]:
+    """Who it may be, where only root is told: the first process of each launch of these users, or else the users."""
+    first: dict[process.Launch, int] = {}
+    for pid in process.ids():
+        launch = process.launch_at(pid)
+        if launch and launch not in first and process.user_id(pid) in uids:
+            first[launch] = pid
+    return holders(first.values(), deadline) or [{**NOT_SEEN, "user": files.user_name(uid)} for uid in sorted(uids)]
+
+
+SIOCGIFADDR = 0x8915
+
+
+def interface_of(address: str) -> str | None:
+    """Name of the interface that carries this address, or None."""
+    if ":" in address:
+        return interface_of_ipv6(address)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            try:
+                reply = fcntl.ioctl(sock.fileno(), SIOCGIFADDR, request)
+            except OSError:
+                continue  # an interface without an IPv4 address
+            if socket.inet_ntoa(reply[20:24]) == address:
+                return name
+    return secondary_interface_of(address)
+
+
+def secondary_interface_of(address: str) -> str | None:
+    """The ioctl above returns only an interface's first address; `ip` knows the others."""
+    try:
+        links = json.loads(command("ip", "-json", "address", "show").text)
+    except ValueError:
+        return None
+    for link in links:
+        if any(entry.get("local") == address for entry in link.get("addr_info", [])):
+            return str(link["ifname"])
+    return None
+
+
+def interface_of_ipv6(address: str) -> str | None:
+    wanted = socket.inet_pton(socket.AF_INET6, address).hex()
+    for line in (files.text("/proc/net/if_inet6") or "").splitlines():
+        fields = line.split()
+        if fields and fields[0] == wanted:
+            return fields[5]
+    return None
+
 
 FILE_SECONDS = 5.0
 MOST_PLACES = 20  # of PATH

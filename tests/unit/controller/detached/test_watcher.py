@@ -21,8 +21,7 @@ from muster.launch.watch import Decision
 from muster.launch.watched import MOST_SAID, MOST_TEXT
 from muster.verdict.redaction import Redaction
 from muster_controller.detached import watcher
-from muster_controller.detached.mesh import Here, Login
-from muster_controller.detached.watcher import BY_HAND, Watcher, settings_in, spec_of
+from muster_controller.detached.watcher import BY_HAND, Here, Login, Watcher, settings_in, spec_of
 from muster_controller.launch.project import Project
 from muster_node.distribution.manifest import File
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster_node.launch import peers
-from muster_node.launch.channel import Channel
-from muster_node.launch.peers import Alone, Head, Node, join
+from muster_node.launch.peers import Alone, Channel, Head, Node, join
 from waiting import until
 
 if TYPE_CHECKING:
