@@ -47,11 +47,11 @@ from muster_controller.report.reporter import REPORTER
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from muster.launch.outcome import Record
+    from muster.launch.outcome import LaunchRecord
     from muster.launch.planned import LaunchPlan
     from muster.verdict.finding import Verdict
     from muster.verdict.redaction import Redaction
-    from muster_controller.detached.watched_launch import Outcome
+    from muster_controller.detached.watched_launch import WatchedOutcome
     from muster_controller.launch.given import Given
     from muster_controller.launch.image import Image
     from muster_controller.launch.project import Project
@@ -72,7 +72,7 @@ class ActionModule(ControllerAction):
     as_root = False
     project: Project | None = None
     image: Image | None = None
-    last: tuple[Supervisor, Record] | None = None
+    last: tuple[Supervisor, LaunchRecord] | None = None
 
     def work(self) -> dict[str, Any]:
         # For this process alone, which Ansible has made for this task.
@@ -155,7 +155,7 @@ class ActionModule(ControllerAction):
         if known or not (policy.restarts or policy.checkpoints):
             return self.attempt(plan, redaction, cluster, options, task_vars)[0]
 
-        def one(plan: LaunchPlan, earlier: tuple[str, ...], left: int) -> tuple[dict[str, Any], Record]:
+        def one(plan: LaunchPlan, earlier: tuple[str, ...], left: int) -> tuple[dict[str, Any], LaunchRecord]:
             one_of = {**options, "time_limit": left}
             return self.attempt(plan, redaction, cluster, one_of, task_vars, earlier, whole)
 
@@ -207,7 +207,7 @@ class ActionModule(ControllerAction):
         task_vars: Mapping[str, Any],
         earlier: tuple[str, ...] = (),
         whole: Attempts | None = None,
-    ) -> tuple[dict[str, Any], Record]:
+    ) -> tuple[dict[str, Any], LaunchRecord]:
         """earlier: the ids of those before this one. whole: what it is an attempt of; what it left is then fetched once
         the last one is over."""
         folder = cluster_folder(cluster) / plan.launch_id
@@ -337,7 +337,7 @@ class ActionModule(ControllerAction):
 
     def without_watcher(
         self,
-        came: Outcome,
+        came: WatchedOutcome,
         launch: WatchedLaunch,
         redaction: Redaction,
         cluster: dict[str, Any],
@@ -355,7 +355,7 @@ class ActionModule(ControllerAction):
 
     def brought_home(
         self,
-        came: Outcome,
+        came: WatchedOutcome,
         verdict: Verdict,
         folder: Path,
         redaction: Redaction,
@@ -388,7 +388,7 @@ def lines_of(result: Mapping[str, Any]) -> list[str]:
     return list(result["diagnosis"]["lines"]) if "diagnosis" in result else []
 
 
-def as_requested(record: Record, options: dict[str, Any]) -> bool:
+def as_requested(record: LaunchRecord, options: dict[str, Any]) -> bool:
     """Whether it was left running, or ended everywhere by the user's own word."""
     if record.decision is None:
         return False  # refused

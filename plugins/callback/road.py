@@ -14,7 +14,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible import constants, context
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 
-from muster.report.last_line import Ending, Stop, last_line
+from muster.report.last_line import RunEnding, Stop, last_line
 from muster.verdict.commands import COMMAND
 from muster.verdict.printable import printable_parts
 from muster_controller.members.onboarding import ONBOARDING
@@ -369,7 +369,7 @@ class CallbackModule(DefaultCallback):
         known = REPORTER.of_a_cluster
         verdict = self._verdict
         status, line = last_line(
-            Ending(
+            RunEnding(
                 book=REPORTER.run["playbook"] if known else "",
                 contacts=not known or REPORTER.contacts_nodes,
                 check=bool(context.CLIARGS.get("check")),

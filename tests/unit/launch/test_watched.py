@@ -39,7 +39,7 @@ STATE: dict[str, Any] = {
         "left": True,
     },
 }
-WATCHER = watched.Watcher("anna", "node1", "/home/anna/artifacts/lab", ["node1", "node2"])
+WATCHER = watched.WatcherPlace("anna", "node1", "/home/anna/artifacts/lab", ["node1", "node2"])
 ADVICE = "Run: ansible-playbook playbooks/retire.yml -e node=node1 -e wipe=true"
 
 

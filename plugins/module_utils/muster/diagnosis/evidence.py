@@ -130,7 +130,7 @@ class RankLeft(TypedDict):
     flight: Flight
 
 
-class Record(TypedDict):
+class NodeRecord(TypedDict):
     """A node at one moment of a launch.
 
     routes: by peer node. names: what the resolver answers, by name; an empty list where it knows none. limits: soft and
@@ -326,8 +326,8 @@ class CaseShape(SiteAnswers):
     launch: LaunchFacts
     ranks: list[RankEnd]
     nodes: list[NodeEnd]
-    start: dict[str, Record]
-    end: dict[str, Record]
+    start: dict[str, NodeRecord]
+    end: dict[str, NodeRecord]
     snapshots: dict[str, Snapshot]
     agents: dict[str, list[Agent]]
     findings: list[FindingShape]

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ..verdict.finding import Verdict
-    from .case import Case
+    from .case import LaunchCase
     from .decide import Decided
-    from .words import Diagnosis, Said
+    from .words import Diagnosis, SaidCause
 
 READS = "how ranks, launchers and nodes ended, what they printed, what was recorded of the nodes, and probes afterwards"
 CAUSE = Check(
@@ -49,7 +49,7 @@ UNKNOWN_CAUSE = Check(
 CHECKS = (CAUSE, LIKELY_CAUSE, UNKNOWN_CAUSE)
 
 
-def with_diagnosis(verdict: Verdict, case: Case, decided: Decided, said: Diagnosis) -> Verdict:
+def with_diagnosis(verdict: Verdict, case: LaunchCase, decided: Decided, said: Diagnosis) -> Verdict:
     found = [Finding(**one) for one in verdict["findings"]]
     causes = list(findings_of(said))
     coverage = verdict["coverage"]
@@ -59,7 +59,7 @@ def with_diagnosis(verdict: Verdict, case: Case, decided: Decided, said: Diagnos
     return add_up([*found, *causes], summary, coverage["skipped"], coverage["ran"])
 
 
-def is_the_failure_itself(case: Case, decided: Decided) -> bool:
+def is_the_failure_itself(case: LaunchCase, decided: Decided) -> bool:
     """Whether the cause is nothing but the first failure, of which the launch's own finding says more."""
     first, _ = case.failures
     return first is not None and not first.cascade and decided.causes[0].place.what == first.summary
@@ -76,7 +76,7 @@ def findings_of(said: Diagnosis) -> Iterator[Finding]:
         yield of_cause(one)
 
 
-def of_cause(one: Said) -> Finding:
+def of_cause(one: SaidCause) -> Finding:
     check = CAUSE if one["word"] == CONFIRMED else LIKELY_CAUSE
     judge = check.fail if one["word"] == CONFIRMED else check.warn
     fix = one["fix"]

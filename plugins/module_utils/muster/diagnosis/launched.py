@@ -13,7 +13,7 @@ from ..launch import launchers
 from ..launch.agent_log import exit_codes
 from ..launch.endings import Ending
 from ..launch.failure import NodeReport, first_failure
-from ..launch.outcome import Record as LaunchRecord
+from ..launch.outcome import LaunchRecord
 from ..launch.tracebacks import recorded_traceback
 from ..launch.watch import Decision
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..launch.planned import LaunchPlan, PlannedNode
     from ..verdict.finding import FindingShape
-    from .evidence import Agent, CaseShape, LaunchFacts, LaunchNode, NodeEnd, RankEnd, Record, Snapshot
+    from .evidence import Agent, CaseShape, LaunchFacts, LaunchNode, NodeEnd, NodeRecord, RankEnd, Snapshot
 
 SCHEMA = 1
 MOST_TEXT = 4_000_000  # characters of all last words together
@@ -35,8 +35,8 @@ MOST_INVOLVED = 16  # nodes that are asked afterwards: each calls every other
 class Gathered:
     """What nodes recorded, by node, and what they answered afterwards; as CaseShape has it. key: of the digests."""
 
-    start: dict[str, Record] = field(default_factory=dict)
-    end: dict[str, Record] = field(default_factory=dict)
+    start: dict[str, NodeRecord] = field(default_factory=dict)
+    end: dict[str, NodeRecord] = field(default_factory=dict)
     snapshots: dict[str, Snapshot] = field(default_factory=dict)
     agents: dict[str, list[Agent]] = field(default_factory=dict)
     findings: list[FindingShape] = field(default_factory=list)

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..verdict.commands import OnNode
-    from .case import Case
+    from .case import LaunchCase
 
     # Where a cause may be, for the symptoms that make it a candidate.
-    Places = Callable[[Case, Sequence["Symptom"]], Iterable["Place"]]
+    Places = Callable[[LaunchCase, Sequence["Symptom"]], Iterable["CausePlace"]]
 
 Scope = Literal["process", "node", "link", "pair", "config", "code", "unknown"]
 Group = Literal[
@@ -87,7 +87,7 @@ class Symptom:
     final: bool = True
 
 
-class Place(NamedTuple):
+class CausePlace(NamedTuple):
     """Where a cause may lie. what: a word more, such as a path, a port, a variable or an exception."""
 
     node: str = ""
@@ -96,7 +96,7 @@ class Place(NamedTuple):
     what: str = ""
 
 
-class Answer(NamedTuple):
+class CauseAnswer(NamedTuple):
     """word: yes, no or not looked. text, source: what was seen and where; why, for not looked. at: controller time
     from which on it was so, 0 where that is not known."""
 
@@ -106,16 +106,16 @@ class Answer(NamedTuple):
     at: float = 0.0
 
 
-def yes(text: str, source: str, at: float = 0.0) -> Answer:
-    return Answer("yes", text, source, at)
+def yes(text: str, source: str, at: float = 0.0) -> CauseAnswer:
+    return CauseAnswer("yes", text, source, at)
 
 
-def no(text: str = "", source: str = "") -> Answer:
-    return Answer("no", text, source)
+def no(text: str = "", source: str = "") -> CauseAnswer:
+    return CauseAnswer("no", text, source)
 
 
-def not_looked(why: str) -> Answer:
-    return Answer("not looked", why)
+def not_looked(why: str) -> CauseAnswer:
+    return CauseAnswer("not looked", why)
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Question:
 
     id: str
     asks: str
-    look: Callable[[Case, Place], Answer]
+    look: Callable[[LaunchCase, CausePlace], CauseAnswer]
     command: str | OnNode = ""
 
 

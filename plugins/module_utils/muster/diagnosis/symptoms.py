@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..launch.failure import Failure
-    from .case import Case
+    from .case import LaunchCase
     from .evidence import RankEnd
     from .model import Text
 
@@ -43,7 +43,7 @@ MOST_LINES = 400  # of each log, its last
 LONGEST = 2000  # characters of a line that are looked at
 
 
-def read(case: Case) -> list[Symptom]:
+def read(case: LaunchCase) -> list[Symptom]:
     """All symptoms, each once, in the order of nodes and ranks; how ranks ended comes before what they printed."""
     found = [*ends(case), *whole_launch(case), *lines_of_ranks(case), *lines_of_launchers(case)]
     return list(
@@ -51,7 +51,7 @@ def read(case: Case) -> list[Symptom]:
     )[::-1]
 
 
-def ends(case: Case) -> Iterator[Symptom]:
+def ends(case: LaunchCase) -> Iterator[Symptom]:
     for failure in case.all_failures:
         yield Symptom(
             of_failure(failure),
@@ -91,7 +91,7 @@ def of_failure(failure: Failure) -> str:
     return found
 
 
-def whole_launch(case: Case) -> Iterator[Symptom]:
+def whole_launch(case: LaunchCase) -> Iterator[Symptom]:
     launch = case.launch
     if launch["ending"] == Ending.STALLED.name or launch["live"]:
         text = launch["ending_text"] or RUNNING
@@ -100,7 +100,7 @@ def whole_launch(case: Case) -> Iterator[Symptom]:
         yield Symptom("launch.start", launch["ending_node"], when=launch["stop_began"], line=launch["ending_text"])
 
 
-def lines_of_ranks(case: Case) -> Iterator[Symptom]:
+def lines_of_ranks(case: LaunchCase) -> Iterator[Symptom]:
     for end in case.seen["ranks"]:
         final = [*last_words(end), *end["error"].splitlines()]
         before = [RANK_PREFIX.sub("", line) for line in end["stderr"].splitlines()[-MOST_LINES:]]
@@ -119,7 +119,7 @@ def last_words(end: RankEnd) -> list[str]:
     return text.splitlines()[-MOST_LINES if traceback else -LAST_LINES :]
 
 
-def lines_of_launchers(case: Case) -> Iterator[Symptom]:
+def lines_of_launchers(case: LaunchCase) -> Iterator[Symptom]:
     for end in case.seen["nodes"]:
         lines = [RANK_PREFIX.sub("", line) for line in end["log"].splitlines()[-MOST_LINES:]]
         known = within(lines, case.texts)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
         DiskFacts,
         Identity,
         LastLook,
+        LaunchLook,
         LogPart,
-        Look,
         ProcessFacts,
         RanksEnd,
         RankState,
@@ -87,7 +87,7 @@ class Reading:
             "launch_user": self.data.get("launch_user") is True,
         }
 
-    def look(self) -> Look:
+    def look(self) -> LaunchLook:
         return {
             "unit": self.unit("unit"),
             "result": self.result(),

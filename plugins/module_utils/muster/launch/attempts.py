@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ..verdict.finding import Verdict
     from .fit import Checkpoint, Fit
-    from .outcome import Record
+    from .outcome import LaunchRecord
 
 RESTARTED = Check(
     "launch.restarted",
@@ -69,7 +69,7 @@ class Policy:
 
 
 @dataclass
-class Attempt:
+class LaunchAttempt:
     """One that has ended. failed: the nodes that its failure names. signature: of the exception, "" for none.
 
     before, after: when the newest complete checkpoint was written, 0 for none; after is None until it was looked at.
@@ -120,8 +120,8 @@ def problems(policy: Policy, participants: Sequence[str], inventory: Collection[
 
 
 def ended(
-    record: Record, verdict: Mapping[str, Any], number: int, before: float, blamed: Collection[str] = ()
-) -> Attempt:
+    record: LaunchRecord, verdict: Mapping[str, Any], number: int, before: float, blamed: Collection[str] = ()
+) -> LaunchAttempt:
     """What is kept of an attempt. blamed: nodes that its diagnosis proves to be the cause."""
     plan = record.plan
     nodes = plan.names
@@ -134,7 +134,7 @@ def ended(
     ]
     gone = [*record.leftovers, *record.unseen]
     named = [name for name in nodes if name in {*failed, *gone}]
-    return Attempt(
+    return LaunchAttempt(
         number,
         plan.launch_id,
         nodes,
@@ -154,7 +154,7 @@ def why_in_short(verdict: Mapping[str, Any]) -> str:
     return str(verdict["summary"])
 
 
-def final(record: Record, attempt: Attempt) -> bool:
+def final(record: LaunchRecord, attempt: LaunchAttempt) -> bool:
     """Whether it ended in a way that has no further attempt: well, by somebody's word, or before the first began."""
     if record.decision is None:
         return attempt.number == 1
@@ -164,7 +164,7 @@ def final(record: Record, attempt: Attempt) -> bool:
     return cause is not None and cause.ending is Ending.LIMIT
 
 
-def signature(record: Record) -> str:
+def signature(record: LaunchRecord) -> str:
     """The kind of exception and where it was raised; "" for whatever else, and for what only followed from it."""
     if record.decision is None:
         return ""
@@ -176,7 +176,7 @@ def signature(record: Record) -> str:
     return A_LAUNCH.sub("ID", f"{kind} at {' > '.join(places) or 'an unknown place'}")
 
 
-def stays(record: Record) -> str:
+def stays(record: LaunchRecord) -> str:
     """What is left of an attempt and would not end by its lease; "" for nothing."""
     units = {entry.node: entry.unit for entry in record.plan.nodes}
     for node, left in record.leftovers.items():
@@ -187,7 +187,7 @@ def stays(record: Record) -> str:
     return ""
 
 
-def certain_end(record: Record, lease: float, failure_timeout: float) -> float:
+def certain_end(record: LaunchRecord, lease: float, failure_timeout: float) -> float:
     """When whatever nobody has seen to end has certainly ended, on the controller's monotonic clock; 0 for nothing.
 
     A unit ends by its lease, and has the time between SIGTERM and SIGKILL.
@@ -202,7 +202,7 @@ def certain_end(record: Record, lease: float, failure_timeout: float) -> float:
 # ---------------------------------------------------------------- what will repeat
 
 
-def futile(history: Sequence[Attempt], policy: Policy) -> str:
+def futile(history: Sequence[LaunchAttempt], policy: Policy) -> str:
     """Why another attempt would end as this one did; "" where it might not."""
     last = history[-1]
     if last.signature and last.signature in [one.signature for one in history[:-1]]:
@@ -212,7 +212,7 @@ def futile(history: Sequence[Attempt], policy: Policy) -> str:
     return ""
 
 
-def newer(attempt: Attempt) -> bool:
+def newer(attempt: LaunchAttempt) -> bool:
     return attempt.after is not None and attempt.after > attempt.before
 
 
@@ -337,7 +337,7 @@ def alone(path: str, holders: Sequence[str], nodes: Sequence[str]) -> str:
 # ---------------------------------------------------------------- what is said in the end
 
 
-def whole_verdict(last: Verdict, history: Sequence[Attempt], went_on: Sequence[str], given_up: str) -> Verdict:
+def whole_verdict(last: Verdict, history: Sequence[LaunchAttempt], went_on: Sequence[str], given_up: str) -> Verdict:
     """The verdict over all attempts, from that of the last one. went_on: how it went on after each of the others."""
     from_dict = [Finding(**finding) for finding in last["findings"]]
     findings: list[Finding] = [
@@ -358,5 +358,5 @@ def whole_verdict(last: Verdict, history: Sequence[Attempt], went_on: Sequence[s
     return add_up(findings, summary, last["coverage"]["skipped"], last["coverage"]["ran"])
 
 
-def named(attempt: Attempt) -> str:
+def named(attempt: LaunchAttempt) -> str:
     return (attempt.failed or attempt.nodes)[0]

@@ -53,7 +53,7 @@ class Left(NamedTuple):
 
 
 @dataclass
-class Record:
+class LaunchRecord:
     """What the supervisor saw of a launch.
 
     decision: why it ended; None when it was refused before the start. preflight: what was found before the start.
@@ -94,7 +94,7 @@ class Record:
         return self.plan.head.node
 
 
-def judge(record: Record, log_dir: str) -> Verdict:
+def judge(record: LaunchRecord, log_dir: str) -> Verdict:
     """The verdict of the launch; its summary is one line for people. log_dir: where the controller keeps the logs."""
     if record.decision is None:
         return refused(record.preflight)
@@ -106,7 +106,7 @@ def judge(record: Record, log_dir: str) -> Verdict:
     return add_up(findings, summary_of(record.plan, findings))
 
 
-def with_fetched(verdict: Verdict, record: Record) -> Verdict:
+def with_fetched(verdict: Verdict, record: LaunchRecord) -> Verdict:
     """The verdict over all attempts, with what came home of the last one's working folders."""
     if not record.fetched:
         return verdict
@@ -122,7 +122,7 @@ def knows_less(verdict: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
     return bool(known) and all(found["status"] == "unknown" for found in verdict["findings"])
 
 
-def findings_of(record: Record, decision: Decision, log_dir: str) -> list[Finding]:
+def findings_of(record: LaunchRecord, decision: Decision, log_dir: str) -> list[Finding]:
     match decision.ending:
         case Ending.FINISHED:
             found = finished(record)
@@ -156,7 +156,7 @@ def refused(preflight: Sequence[Finding]) -> Verdict:
     return add_up(preflight, "not started. " + "; ".join(reasons[:2]) + more)
 
 
-def finished(record: Record) -> list[Finding]:
+def finished(record: LaunchRecord) -> list[Finding]:
     passed = [
         Ending.FINISHED.check.passed(entry.node, f"{plural(entry.nproc, 'rank')} ended with code 0")
         for entry in record.plan.nodes
@@ -164,7 +164,7 @@ def finished(record: Record) -> list[Finding]:
     return [*without_ranks(record), *passed]
 
 
-def without_ranks(record: Record) -> list[Finding]:
+def without_ranks(record: LaunchRecord) -> list[Finding]:
     """Nodes on which a command was not seen to start its ranks; that torchrun does is known."""
     if record.launcher == launchers.TORCHRUN.name:
         return []
@@ -180,7 +180,7 @@ def without_ranks(record: Record) -> list[Finding]:
     ]
 
 
-def interrupted(record: Record, decision: Decision) -> Finding:
+def interrupted(record: LaunchRecord, decision: Decision) -> Finding:
     return Ending.INTERRUPTED.check.unknown(
         record.head,
         f"the launch was ended early: {decision.text}",
@@ -188,7 +188,7 @@ def interrupted(record: Record, decision: Decision) -> Finding:
     )
 
 
-def detached(record: Record) -> Finding:
+def detached(record: LaunchRecord) -> Finding:
     """It goes on: an honest verdict is that nothing is known yet."""
     plan = record.plan
     launch_id = plan.launch_id
@@ -201,7 +201,7 @@ def detached(record: Record) -> Finding:
     )
 
 
-def failed(record: Record, decision: Decision, log_dir: str) -> Finding:
+def failed(record: LaunchRecord, decision: Decision, log_dir: str) -> Finding:
     """The first failure over all nodes; that of the launch itself where no node shows one."""
     for report in record.reports:
         if decision.ending is Ending.NODE and report.node == decision.node:
@@ -248,7 +248,7 @@ def cascade_finding(first: Failure, log_dir: str) -> Finding:
     )
 
 
-def left_behind(record: Record) -> list[Finding]:
+def left_behind(record: LaunchRecord) -> list[Finding]:
     units = {entry.node: entry.unit for entry in record.plan.nodes}
     own = record.plan.is_own
     found = [still_there(node, units[node], left, own=own) for node, left in record.leftovers.items()]

@@ -246,8 +246,8 @@ def source_of(request: LaunchRequest, name: str) -> str:
     return request.env_from.get(name, "launch_env")
 
 
-def place_of(request: LaunchRequest, nodes: list[NodeSpec], node_rank: int, run_dir: str) -> launchers.Place:
-    return launchers.Place(
+def place_of(request: LaunchRequest, nodes: list[NodeSpec], node_rank: int, run_dir: str) -> launchers.LaunchPlace:
+    return launchers.LaunchPlace(
         nnodes=len(nodes),
         node_rank=node_rank,
         nproc=nodes[node_rank].nproc,
@@ -275,7 +275,7 @@ def in_project(entry: PlannedNode) -> bool:
     return (entry.script or "").startswith(f"{entry.run_dir}/{PROJECT}/")
 
 
-def argv(request: LaunchRequest, node: NodeSpec, script: str, place: launchers.Place) -> list[str]:
+def argv(request: LaunchRequest, node: NodeSpec, script: str, place: launchers.LaunchPlace) -> list[str]:
     """The command of a node: torchrun's, or the one that somebody brings."""
     program = [script] if script else ["-m", request.module] if request.module else []
     if request.command:
@@ -299,7 +299,7 @@ def cache_root(request: LaunchRequest) -> str:
 
 
 def environment(
-    request: LaunchRequest, node: NodeSpec, backend: str, place: launchers.Place
+    request: LaunchRequest, node: NodeSpec, backend: str, place: launchers.LaunchPlace
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the environment as far as it is known now, and what is looked up on the node (name -> how)."""
     bin_dir = node.torchrun.rsplit("/", 1)[0]

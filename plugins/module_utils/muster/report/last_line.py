@@ -23,7 +23,7 @@ class Stop(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ending:
+class RunEnding:
     """What is known when a run ends.
 
     book: the playbook's file name, empty where nothing is to be said of its end. contacts: whether it contacts nodes.
@@ -48,7 +48,7 @@ class Ending:
     unfinished: str = ""
 
 
-def last_line(end: Ending) -> tuple[str, str]:
+def last_line(end: RunEnding) -> tuple[str, str]:
     """Return the status, for the colour, and the line; both empty where there is nothing to say."""
     if end.closing:
         return str(end.closing["status"]), str(end.closing["text"])
@@ -60,7 +60,7 @@ def last_line(end: Ending) -> tuple[str, str]:
     return (status, f"{sentence}{where}") if sentence else ("", "")
 
 
-def _ending(end: Ending) -> tuple[str, str]:
+def _ending(end: RunEnding) -> tuple[str, str]:
     if end.verdict is not None:
         status = str(end.verdict["status"])
         if status not in CALM:
@@ -84,7 +84,7 @@ def _ending(end: Ending) -> tuple[str, str]:
     return "", ""
 
 
-def _calm(end: Ending, status: str) -> str:
+def _calm(end: RunEnding, status: str) -> str:
     """Nothing failed. The warnings were shown one by one before; here they are counted, and the first is named."""
     summary = str((end.verdict or {})["summary"])
     warned = [one for one in (end.verdict or {}).get("findings", []) if one["status"] == "warn"]
@@ -101,13 +101,13 @@ def _of(warning: Mapping[str, Any]) -> str:
     return f" about {warning['node']}: {warning['summary']}"
 
 
-def _checked(end: Ending) -> str:
+def _checked(end: RunEnding) -> str:
     """A check ends with what a run does: whether it is worth one is why it was made."""
     does = f"changes {few(end.changed)}" if end.changed else f"changes nothing on {_all_of(end)}"
     return f"CHECKED: nothing was changed, and a run without --check {does}"
 
 
-def _all_of(end: Ending) -> str:
+def _all_of(end: RunEnding) -> str:
     return plural(end.nodes, "node")
 
 

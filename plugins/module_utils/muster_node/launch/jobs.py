@@ -84,7 +84,7 @@ class Root(NamedTuple):
     user: pwd.struct_passwd | None
 
 
-class Launch(NamedTuple):
+class KeptLaunch(NamedTuple):
     """pids: of its unit, the first one began first."""
 
     root: Root
@@ -184,7 +184,7 @@ def roots(request: Json) -> list[Root]:
     return found
 
 
-def launches(request: Json) -> Iterator[Launch]:
+def launches(request: Json) -> Iterator[KeptLaunch]:
     """Those that run, those whose end nobody has seen, and the newest of those that are over, by owner."""
     running = process.in_launches()
     for root in roots(request):
@@ -193,19 +193,19 @@ def launches(request: Json) -> Iterator[Launch]:
         unseen = kept.launches(root.state)
         over = [one for one in kept.launches(root.folder) if one not in here and one not in unseen]
         for launch_id in sorted({*here, *unseen, *over[: request["ended"]]}, reverse=True):
-            yield Launch(root, launch_id, here.get(launch_id, []))
+            yield KeptLaunch(root, launch_id, here.get(launch_id, []))
     known = {root.user.pw_uid if root.user else None for root in roots(request)}
     for (owner, launch_id), pids in running.items():
         if owner not in known:
             with suppress(KeyError):
                 user = pwd.getpwuid(owner or 0)
-                yield Launch(Root("", state.OWN_ROOT.format(owner), user), launch_id, pids)
+                yield KeptLaunch(Root("", state.OWN_ROOT.format(owner), user), launch_id, pids)
 
 
 # ---------------------------------------------------------------- one launch
 
 
-def looked_at(launch: Launch, request: Json) -> Json:
+def looked_at(launch: KeptLaunch, request: Json) -> Json:
     """See Job in muster/launch/jobs.py."""
     run_dir = f"{launch.root.folder}/{launch.launch_id}"
     known = {
@@ -230,7 +230,7 @@ def looked_at(launch: Launch, request: Json) -> Json:
     return {**nothing, **known, **seen, "hidden": hidden}
 
 
-def _facts(launch: Launch, run_dir: str, request: Json) -> Json:
+def _facts(launch: KeptLaunch, run_dir: str, request: Json) -> Json:
     """As the launch's user."""
     unit = f"{launch.root.state}/{launch.launch_id}/unit"
     table = foreign.table(_json(unit, "ranks.json"))
@@ -252,7 +252,7 @@ def _facts(launch: Launch, run_dir: str, request: Json) -> Json:
     }
 
 
-def state_of(launch: Launch, table: Json, word: str, *, ended: bool) -> str:
+def state_of(launch: KeptLaunch, table: Json, word: str, *, ended: bool) -> str:
     if launch.pids:
         if table["ending"]:
             return "ending"

@@ -159,7 +159,7 @@ class Alone:
         return
 
 
-class Part(Alone, ABC):
+class PeerPart(Alone, ABC):
     """This node's end of it. state, why: how its own part is. over: why the launch is over everywhere."""
 
     def __init__(self, spec: Json) -> None:
@@ -220,7 +220,7 @@ class Other:
     ended: bool = False
 
 
-class Head(Part):
+class Head(PeerPart):
     def __init__(self, spec: Json) -> None:
         super().__init__(spec)
         now = time.monotonic()
@@ -296,7 +296,7 @@ class Head(Part):
         return all(other.ended for other in self.others.values())
 
 
-class Node(Part):
+class PeerNode(PeerPart):
     def __init__(self, spec: Json) -> None:
         super().__init__(spec)
         self.channel: Channel | None = None
@@ -358,7 +358,7 @@ def join(spec: Json | None) -> Alone:
     """What this node has to do with the others of its launch. spec: see PeersRequest; None where nobody is needed."""
     if spec is None or len(spec["nodes"]) < 2:
         return Alone()
-    return Head(spec) if spec["rank"] == 0 else Node(spec)
+    return Head(spec) if spec["rank"] == 0 else PeerNode(spec)
 
 
 def family(address: str) -> socket.AddressFamily:

@@ -33,7 +33,7 @@ OF_A_RUN = {
 HALF_GONE = ".pruned."  # how the name begins of a folder that is being removed
 
 
-class Run(NamedTuple):
+class KeptRun(NamedTuple):
     """The folder of an earlier launch. began: seconds on the node's clock. size: bytes on the disk."""
 
     launch_id: str
@@ -58,7 +58,7 @@ def prune(run_root: str, keep: int, keep_bytes: int) -> Json:
     return {"pruned": pruned, "bytes": size}
 
 
-def surplus(runs: list[Run], keep: int, keep_bytes: int) -> list[Run]:
+def surplus(runs: list[KeptRun], keep: int, keep_bytes: int) -> list[KeptRun]:
     """Return the runs behind the newest `keep`, and those that do not fit into `keep_bytes` (0: no such limit) with
     all newer ones, the oldest first. Its size alone takes the newest of all from nobody."""
     found, total = [], 0
@@ -69,7 +69,7 @@ def surplus(runs: list[Run], keep: int, keep_bytes: int) -> list[Run]:
     return found[::-1]
 
 
-def _runs(root: int, deadline: float) -> list[Run]:
+def _runs(root: int, deadline: float) -> list[KeptRun]:
     """Return the launches that left no state behind, which one that runs always has."""
     found = []
     for name in os.listdir(root):
@@ -79,7 +79,7 @@ def _runs(root: int, deadline: float) -> list[Run]:
             with files.folder(name, within=root, owner=os.geteuid()) as handle:
                 began = os.fstat(handle).st_mtime
                 if set(os.listdir(handle)) <= OF_A_RUN:
-                    found.append(Run(name, began, trees.size(root, name, deadline)))
+                    found.append(KeptRun(name, began, trees.size(root, name, deadline)))
         except OSError:
             continue  # the training user's own, or no folder
     return found

@@ -191,7 +191,7 @@ class HandingOver:
 class Watched:
     """A launch that has a watcher. quote: show a sentence as it stands, which is not this controller's own."""
 
-    def __init__(self, launch_id: str, way: Way, quote: Callable[[str], None], watcher: watched.Watcher) -> None:
+    def __init__(self, launch_id: str, way: Way, quote: Callable[[str], None], watcher: watched.WatcherPlace) -> None:
         self.launch_id = launch_id
         self.user = watcher.user
         self.head = way.name

@@ -10,7 +10,7 @@ from muster.launch import outcome, watched
 from muster.launch.endings import Ending
 from muster.launch.jobs import usable
 from muster.launch.manager import as_own
-from muster.launch.outcome import Record
+from muster.launch.outcome import LaunchRecord
 from muster.launch.plan import build_plan
 from muster.launch.planned import LaunchPlan
 from muster.launch.preflight import without_project
@@ -39,7 +39,7 @@ STOPPING_SLACK = 90.0  # seconds for a watcher to end everything, beside those t
 
 
 @dataclass
-class Outcome:
+class WatchedOutcome:
     """verdict: None where no watcher has one. plan: of the newest attempt. plans: of all, the oldest first. attempts:
     how each ended. began: whether there is a launch at all. why: why the watcher has no verdict."""
 
@@ -83,7 +83,7 @@ class WatchedLaunch:
         users_root: str,
         redaction: Redaction,
         keep: Callable[[LaunchPlan], str],
-    ) -> Outcome:
+    ) -> WatchedOutcome:
         """Have a watcher begin it, and see that all of its ranks run. keep: the plan; why that failed, or nothing."""
         taking_part = plan.names
         specs = {spec.name: spec for spec in inventory}
@@ -93,32 +93,34 @@ class WatchedLaunch:
             try:
                 whose, against = handing.whose(self.settings.run_as)
                 if against:
-                    return Outcome(plan, outcome.refused(against), began=False)
+                    return WatchedOutcome(plan, outcome.refused(against), began=False)
                 more = {**request.more, "watched": {"node": handing.head, "launch_id": request.launch_id}}
                 request = as_own(replace(request, more=more), whose.user, users_root)
                 plan = build_plan(request, list(inventory))
                 lost = keep(plan)
                 others = {name: specs[name].address for name in ways if name != handing.head}
                 if against := handing.unreached(whose.user, others):
-                    return Outcome(plan, outcome.refused(against), began=False)
+                    return WatchedOutcome(plan, outcome.refused(against), began=False)
                 if self.settings.project:
                     nodes = [specs[name] for name in ways]
                     if failures := without_project(handing.bring(self.settings.project, plan, nodes)):
-                        return Outcome(plan, outcome.refused(failures), began=False)
+                        return WatchedOutcome(plan, outcome.refused(failures), began=False)
                 if lost:
                     text = f"without its plan here a detached launch cannot be found again: {lost}"
-                    return Outcome(plan, outcome.refused([watched.WATCHER.fail(handing.head, text)]), began=False)
+                    return WatchedOutcome(
+                        plan, outcome.refused([watched.WATCHER.fail(handing.head, text)]), began=False
+                    )
                 told = {
                     name: {"address": specs[name].address, "interpreter": way.interpreter} for name, way in ways.items()
                 }
                 spec = spec_of(request, list(inventory), policy, self.settings, redaction, told, handing.head)
                 if why := "" if not self.interruption.came else self.interruption.decision().text:
-                    return Outcome(plan, outcome.refused([watched.WATCHER.fail(handing.head, why)]), began=False)
+                    return WatchedOutcome(plan, outcome.refused([watched.WATCHER.fail(handing.head, why)]), began=False)
                 if why := handing.begin(request.launch_id, spec):
                     failed = watched.WATCHER.fail(
                         handing.head, f"its watcher could not be begun: {why}", fix="Look at it"
                     )
-                    return Outcome(plan, outcome.refused([failed]), began=False)
+                    return WatchedOutcome(plan, outcome.refused([failed]), began=False)
             finally:
                 handing.close()
             self.say(
@@ -126,7 +128,7 @@ class WatchedLaunch:
             )
             return self.until_it_runs(plan)
 
-    def until_it_runs(self, plan: LaunchPlan) -> Outcome:
+    def until_it_runs(self, plan: LaunchPlan) -> WatchedOutcome:
         """Somebody who interrupts meanwhile ends it."""
         watcher = self.watched(plan)
         try:
@@ -135,31 +137,31 @@ class WatchedLaunch:
                 found = self.ended(watcher)
             return self.outcome(plan, found)
         except NodeError as problem:
-            return Outcome(plan, why=str(problem))
+            return WatchedOutcome(plan, why=str(problem))
         finally:
             watcher.close()
 
     # ------------------------------------------------------------ attached to, or ended
 
-    def attach(self, plan: LaunchPlan) -> Outcome:
+    def attach(self, plan: LaunchPlan) -> WatchedOutcome:
         """See it through. An interruption leaves it as it is."""
         watcher = self.watched(plan)
         with self.interruption:
             try:
                 return self.outcome(plan, watcher.follow(lambda _word: self.interruption.came))
             except NodeError as problem:
-                return Outcome(plan, why=str(problem))
+                return WatchedOutcome(plan, why=str(problem))
             finally:
                 watcher.close()
 
-    def stop(self, plan: LaunchPlan) -> Outcome:
+    def stop(self, plan: LaunchPlan) -> WatchedOutcome:
         """End its watcher first, which ends the attempt that runs: so no other one begins."""
         watcher = self.watched(plan)
         with self.interruption:
             try:
                 return self.outcome(plan, self.ended(watcher))
             except NodeError as problem:
-                return Outcome(plan, why=str(problem))
+                return WatchedOutcome(plan, why=str(problem))
             finally:
                 watcher.close()
 
@@ -175,16 +177,16 @@ class WatchedLaunch:
 
     # ------------------------------------------------------------ what came of it
 
-    def outcome(self, plan: LaunchPlan, word: Word | None) -> Outcome:
+    def outcome(self, plan: LaunchPlan, word: Word | None) -> WatchedOutcome:
         if word is None:
-            return Outcome(plan, why="its watcher did not end in time")
+            return WatchedOutcome(plan, why="its watcher did not end in time")
         if not word.known and not word.alive:
-            return Outcome(plan, why="nothing is known of its watcher there, as after a restart of the node")
+            return WatchedOutcome(plan, why="nothing is known of its watcher there, as after a restart of the node")
         plans = [found for one in word.attempts if (found := self.plan_of(one, plan))]
         newest = plans[-1] if plans else plan
         if word.verdict is None and not word.alive:
-            return Outcome(newest, plans=plans, why="it has ended without a word on how the launch ended")
-        return Outcome(newest, word.verdict, plans, word.history, running=word.verdict is None, left=word.left)
+            return WatchedOutcome(newest, plans=plans, why="it has ended without a word on how the launch ended")
+        return WatchedOutcome(newest, word.verdict, plans, word.history, running=word.verdict is None, left=word.left)
 
     def plan_of(self, attempt: Mapping[str, Any], first: LaunchPlan) -> LaunchPlan | None:
         """The plan of an attempt as its watcher reports it, which is of the first one's user; None where it cannot be
@@ -222,9 +224,9 @@ class WatchedLaunch:
 
     def watched(self, plan: LaunchPlan) -> Watched:
         known = plan.watched or {"node": plan.head.node, "launch_id": plan.launch_id}
-        watcher = watched.Watcher(plan.user, known["node"], str(self.folder), self.nodes)
+        watcher = watched.WatcherPlace(plan.user, known["node"], str(self.folder), self.nodes)
         return Watched(known["launch_id"], self.connect(known["node"]), self.quote, watcher)
 
 
 def runs_detached(plan: LaunchPlan) -> Verdict:
-    return outcome.judge(Record(plan, Decision(Ending.DETACHED, "left to its watcher")), "")
+    return outcome.judge(LaunchRecord(plan, Decision(Ending.DETACHED, "left to its watcher")), "")

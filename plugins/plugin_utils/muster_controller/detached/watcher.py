@@ -38,7 +38,7 @@ from muster_node.tools.run import run
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.launch.outcome import Record
+    from muster.launch.outcome import LaunchRecord
     from muster.launch.planned import LaunchPlan
     from muster_controller.playbook.node_error import Way
 
@@ -163,7 +163,7 @@ class Watcher:
             else Login(name, way["address"], way["interpreter"], f"{folder}/{number}")
             for number, (name, way) in enumerate(spec["ways"].items())
         }
-        self.record: Record | None = None
+        self.record: LaunchRecord | None = None
         given = spec["policy"]
         self.request = LaunchRequest(**spec["request"])
         self.whole = Attempts(
@@ -188,7 +188,7 @@ class Watcher:
         attempts = [self.redaction.shape(one) for one in result["attempts"]]
         self.note(result={"verdict": result["verdict"], "attempts": attempts, "left": left})
 
-    def attempt(self, plan: LaunchPlan, earlier: tuple[str, ...], left: int) -> tuple[dict[str, Any], Record]:
+    def attempt(self, plan: LaunchPlan, earlier: tuple[str, ...], left: int) -> tuple[dict[str, Any], LaunchRecord]:
         number = len(earlier) + 1
         kept = packed(masked(plan, self.redaction))
         began = {"number": number, "launch_id": plan.launch_id, "plan": kept}

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from muster.diagnosis import reading
-from muster.diagnosis.case import Case
+from muster.diagnosis.case import LaunchCase
 from muster.diagnosis.evidence import Snapshot
 from muster.diagnosis.launched import SCHEMA, Gathered, case_shape, from_logs, involved
 from muster.launch import launchers
@@ -40,10 +40,10 @@ def newest(cluster_folder: Path) -> str:
     return next((path.name for path in history(cluster_folder) if (path / "plan.json").is_file()), "")
 
 
-def kept_case(folder: Path) -> Case | None:
+def kept_case(folder: Path) -> LaunchCase | None:
     """What was gathered when it failed; None where that was not, or while it ran."""
     kept: Any = read_json(folder / "evidence.json")
-    return Case(kept) if kept.get("schema") == SCHEMA and kept["launch"].get("live") is False else None
+    return LaunchCase(kept) if kept.get("schema") == SCHEMA and kept["launch"].get("live") is False else None
 
 
 class KnownLaunch:
@@ -67,7 +67,7 @@ class KnownLaunch:
         self.own: dict[str, bool] = {}
         self.live = False
 
-    def case(self) -> Case:
+    def case(self) -> LaunchCase:
         """Raises PlanError."""
         logs = self.logs()
         verdict = read_json(self.folder / "verdict.json")
@@ -78,7 +78,7 @@ class KnownLaunch:
         looks = Afterwards(self.plan, involved(record), self.messages, self.give_up, self.silent)
         looks.look(gathered, live=self.live)
         epoch = time.time() - time.monotonic()
-        return Case(case_shape(record, gathered, epoch, TIMEOUT, live=self.live))
+        return LaunchCase(case_shape(record, gathered, epoch, TIMEOUT, live=self.live))
 
     def recorded(self) -> Gathered:
         """What is kept of its start and its end; of one that runs, how its ranks are now."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from muster.diagnosis.findings import named
 from muster.launch import attempts, fit
 from muster.launch.answers import UnusableError, reader
-from muster.launch.attempts import Attempt, Policy, Seat
+from muster.launch.attempts import LaunchAttempt, Policy, Seat
 from muster.launch.manager import whose
 from muster.launch.pace import pace
 from muster.launch.plan import PORTS, PlanError
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from muster.launch.fit import Fit, FitRequest
-    from muster.launch.outcome import Record
+    from muster.launch.outcome import LaunchRecord
     from muster.launch.plan import LaunchRequest, NodeSpec
     from muster_controller.playbook.node_error import Way
 
     # The plan, the ids of earlier attempts, and the seconds that are left of the time limit (0: any).
-    Run = Callable[[LaunchPlan, tuple[str, ...], int], tuple[dict[str, Any], Record]]
+    Run = Callable[[LaunchPlan, tuple[str, ...], int], tuple[dict[str, Any], LaunchRecord]]
 
 PROGRAM = Program("launch")
 LOOK_TIMEOUT = 45.0
@@ -62,7 +62,7 @@ class Attempts:
     shared: bool = False
     silence_timeout: float = 0.0
     interruption: Interruption = field(default_factory=Interruption)
-    history: list[Attempt] = field(default_factory=list)
+    history: list[LaunchAttempt] = field(default_factory=list)
     went_on: list[str] = field(default_factory=list)
     out: set[str] = field(default_factory=set)  # nodes that a failure has named
     first: LaunchPlan = field(init=False)  # of the first attempt; once it was run, as it was for its user
@@ -112,7 +112,7 @@ class Attempts:
 
     # ------------------------------------------------------------ between two of them
 
-    def following(self, record: Record, attempt: Attempt) -> LaunchPlan | str:
+    def following(self, record: LaunchRecord, attempt: LaunchAttempt) -> LaunchPlan | str:
         """The plan of the next attempt, or why there is none."""
         if attempt.number > self.policy.restarts:
             return f"launch_restarts allows {self.policy.restarts}"
@@ -175,7 +175,7 @@ class Attempts:
         )
         return self.build(request, [self.specs[name] for name in nodes])
 
-    def wait_for_the_end(self, record: Record, seen: dict[str, Fit | str]) -> None:
+    def wait_for_the_end(self, record: LaunchRecord, seen: dict[str, Fit | str]) -> None:
         """Until whatever nobody has seen to end has certainly ended."""
         unclear = [name for name in (*record.unseen, *record.leftovers) if runs_still(seen.get(name, ""))]
         if not unclear:

@@ -81,14 +81,14 @@ def is_own(identity: Mapping[str, Any]) -> bool:
     return identity.get("launch_user") is True
 
 
-class Found(NamedTuple):
+class FoundPlan(NamedTuple):
     """as_root: whoever began it logs in by another name, so that only root may look."""
 
     plan: LaunchPlan
     as_root: bool
 
 
-def find(messages: Messages, nodes: Sequence[str], launch_id: str, cluster: Mapping[str, Any]) -> Found:
+def find(messages: Messages, nodes: Sequence[str], launch_id: str, cluster: Mapping[str, Any]) -> FoundPlan:
     """The plan of a launch that was begun from elsewhere. Raises PlanError."""
     request = {"launch_id": launch_id, **roots(cluster)}
     heard = ask(messages, nodes, "plan", request)
@@ -112,7 +112,7 @@ def find(messages: Messages, nodes: Sequence[str], launch_id: str, cluster: Mapp
         raise PlanError([f"{launch_id} is not known here, nor kept on {few(asked)}.", *silent])
     readers = {name: answer.get("reader") for name, answer in kept.items() if answer.get("reader") is not None}
     as_root = any(uid != heard.who[name].get("uid") for name, uid in readers.items())
-    return Found(plans[0], as_root)
+    return FoundPlan(plans[0], as_root)
 
 
 def roots(cluster: Mapping[str, Any]) -> dict[str, str]:

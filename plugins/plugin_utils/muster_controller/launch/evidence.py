@@ -21,7 +21,7 @@ from .kept_evidence import END, SECRET_BYTES, SHAPES, SNAPSHOT, START, key_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.diagnosis.evidence import RankShot, Record, Snapshot
+    from muster.diagnosis.evidence import NodeRecord, RankShot, Snapshot
     from muster.launch.messages import RecordRequest, SnapshotRequest
     from muster.launch.planned import LaunchPlan, PlannedNode
 
@@ -45,9 +45,9 @@ class Evidence:
         self.ranks = {entry.node: list(enumerate(entry.ranks)) for entry in plan.nodes}
         self.logs = logs
         self.note = note
-        self.start: dict[str, Record] = {}
+        self.start: dict[str, NodeRecord] = {}
         self.snapshots: dict[str, Snapshot] = {}
-        self.end: dict[str, Record] = {}
+        self.end: dict[str, NodeRecord] = {}
         self.silent: dict[str, str] = {}
         self.aside = Aside("evidence", ROOM, lambda exc: note(f"evidence: {type(exc).__name__}: {exc}"))
         self.secret = logs.secret(secrets.token_hex(SECRET_BYTES // 2).encode())

@@ -12,7 +12,7 @@ from muster.launch.unit import UnitEnd
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from muster.launch.messages import Look
+    from muster.launch.messages import LaunchLook
     from muster.launch.planned import LaunchPlan
     from muster_controller.nodes.messages import Answer
 
@@ -48,7 +48,7 @@ class NodeReports:
 
     def keep(self, answer: Answer) -> None:
         """Take over what a look (or the last one, in stop) brought."""
-        look: Look = answer.data
+        look: LaunchLook = answer.data
         report = self.by_node[answer.node]
         report.last_answer = answer.received
         # The node's clock is read last of all, so this is its offset less the way back: the largest is the truest.

@@ -15,7 +15,7 @@ from muster.launch.answers import reader
 from muster.launch.endings import Ending
 from muster.launch.fetched import sentence
 from muster.launch.manager import not_theirs, others
-from muster.launch.outcome import Record
+from muster.launch.outcome import LaunchRecord
 from muster.launch.pace import pace
 from muster.launch.plan import beat_port, masked
 from muster.launch.standstill import standing_still
@@ -96,25 +96,25 @@ class Supervisor:
 
     # ------------------------------------------------------------ the whole
 
-    def launch(self) -> Record:
+    def launch(self) -> LaunchRecord:
         """Start the launch and see it through; detached, until all of its ranks run."""
         nodes = len(self.plan.nodes)
         if missing := grants.judge(own_limits.raise_for(nodes), nodes):
-            return Record(self.plan, None, missing)
+            return LaunchRecord(self.plan, None, missing)
         return self.guarded(lambda: self.prepare() or self.see_through(lambda: self.start() or self.watch()))
 
-    def attach(self) -> Record:
+    def attach(self) -> LaunchRecord:
         """See a detached launch through. An interruption leaves it as it is."""
         self.started = True
         self.evidence.recall(list(self.reports.by_node))
         return self.guarded(lambda: self.refused() or self.see_through(self.watch))
 
-    def end(self) -> Record:
+    def end(self) -> LaunchRecord:
         """End a launch that runs detached."""
         by_hand = Decision(Ending.INTERRUPTED, "ended by hand (launch_stop)", by_hand=True)
         return self.guarded(lambda: self.refused() or self.see_through(lambda: by_hand))
 
-    def refused(self) -> Record | None:
+    def refused(self) -> LaunchRecord | None:
         """Somebody's own launch is followed and ended by that user, or by an administrator in that user's name."""
         if not self.messages.own:
             return None
@@ -128,9 +128,9 @@ class Supervisor:
                 self.messages.by_root = frozenset(by_others | silent)
                 tried = in_their_name(by_others, self.messages, lambda: self.interruption.came)
                 found = not_theirs(self.plan, seen, tried)
-        return Record(self.plan, None, found, self.reports.all()) if found else None
+        return LaunchRecord(self.plan, None, found, self.reports.all()) if found else None
 
-    def guarded(self, errand: Callable[[], Record]) -> Record:
+    def guarded(self, errand: Callable[[], LaunchRecord]) -> LaunchRecord:
         """Run an errand with signals noted instead of obeyed: what it began must be ended everywhere first."""
         own_limits.raise_for(len(self.plan.nodes))
         with self.interruption:
@@ -139,7 +139,7 @@ class Supervisor:
             self.evidence.settle()
             return record
 
-    def prepare(self) -> Record | None:
+    def prepare(self) -> LaunchRecord | None:
         """Look at every node; None when all may start, else the record with all reasons."""
         prepared = self.reserving.prepared(
             lambda: self.imaging.after(
@@ -154,7 +154,7 @@ class Supervisor:
             prepared.findings += probe_links(prepared.plan, self.messages, lambda: self.interruption.came, beats)
         if self.interruption.came or prepared.refused:
             decision = self.interruption.decision() if self.interruption.came else None
-            return Record(self.plan, decision, prepared.findings, self.reports.all())
+            return LaunchRecord(self.plan, decision, prepared.findings, self.reports.all())
         self.prepared = prepared
         self.plan = prepared.plan
         self.logs.keep_plan(self.plan)
@@ -162,13 +162,13 @@ class Supervisor:
             self.say(said)  # of a further attempt it is the same
         return None
 
-    def see_through(self, work: Callable[[], Decision]) -> Record:
+    def see_through(self, work: Callable[[], Decision]) -> LaunchRecord:
         """Do the work, then end the launch on every node and gather what it left; unless it is to go on detached.
 
         Never raises for what happens on a node.
         """
         self.reports.reached(set(self.reports.by_node))
-        record = Record(self.plan, None, [], self.reports.all(), began=time.monotonic())
+        record = LaunchRecord(self.plan, None, [], self.reports.all(), began=time.monotonic())
         record.decision = decision = self.decided(work)
         record.preflight = [*self.prepared.findings, *self.reserving.findings]
         if decision.ending is Ending.DETACHED:
@@ -198,7 +198,7 @@ class Supervisor:
         record.cleaned = time.monotonic()
         return record
 
-    def fetch(self, record: Record, folder: Path, keeping: Keeping) -> Fetched | None:
+    def fetch(self, record: LaunchRecord, folder: Path, keeping: Keeping) -> Fetched | None:
         """Bring home what the plan names, also after a failure, once it is over."""
         found = None
         if self.plan.fetch and record.cleaned:
@@ -209,7 +209,7 @@ class Supervisor:
                 self.say(sentence(found))
         return found
 
-    def bring_logs(self) -> Record:
+    def bring_logs(self) -> LaunchRecord:
         """Fetch the logs of a launch that somebody else has seen to its end, and touch nothing else."""
         self.reports.reached(set(self.reports.by_node))
         self.messages.user = self.plan.user
@@ -220,7 +220,7 @@ class Supervisor:
             if without := [name for name in self.reports.by_node if not self.logs.offsets(name)]:
                 self.say(f"{few(without)}: no log of {self.plan.launch_id} came from there")
             self.logs.finish()
-        return Record(self.plan, None, [], self.reports.all(), cleaned=time.monotonic())
+        return LaunchRecord(self.plan, None, [], self.reports.all(), cleaned=time.monotonic())
 
     def decided(self, work: Callable[[], Decision]) -> Decision:
         try:

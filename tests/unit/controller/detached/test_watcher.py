@@ -16,7 +16,7 @@ from launch_shapes import a_node, a_settings, a_user_request
 from muster.launch.attempts import Policy
 from muster.launch.endings import Ending
 from muster.launch.failure import NodeReport
-from muster.launch.outcome import Record
+from muster.launch.outcome import LaunchRecord
 from muster.launch.watch import Decision
 from muster.launch.watched import MOST_SAID, MOST_TEXT
 from muster.verdict.redaction import Redaction
@@ -89,7 +89,7 @@ class Attempted:
     def close(self) -> None:
         """Of the messages."""
 
-    def launch(self) -> Record:
+    def launch(self) -> LaunchRecord:
         self.noted.append(json.loads((self.folder / "state.json").read_text()))
         self.on_running()
         self.say(f"the token is {GIVEN}")
@@ -97,9 +97,9 @@ class Attempted:
         reports = [NodeReport(name, last_answer=time.monotonic()) for name in self.plan.names]
         if lost == "stopped":
             os.kill(os.getpid(), signal.SIGTERM)
-            return Record(self.plan, self.interruption.decision(), [], reports)
+            return LaunchRecord(self.plan, self.interruption.decision(), [], reports)
         decision = Decision(Ending.NODE, "cut off", lost) if lost else Decision(Ending.FINISHED, "well")
-        return Record(self.plan, decision, [], reports, stop_began=time.monotonic())
+        return LaunchRecord(self.plan, decision, [], reports, stop_began=time.monotonic())
 
     on_running: Any = None
 

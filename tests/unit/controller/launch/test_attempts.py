@@ -11,7 +11,7 @@ from launch_shapes import LAUNCH_ID, a_node, a_request
 from muster.launch.attempts import Policy
 from muster.launch.endings import Ending
 from muster.launch.failure import NodeReport
-from muster.launch.outcome import Record, judge
+from muster.launch.outcome import LaunchRecord, judge
 from muster.launch.plan import LaunchRequest, NodeSpec, build_plan
 from muster.launch.watch import Decision
 from muster_controller.launch import attempts
@@ -38,16 +38,22 @@ def fit(**given: Any) -> list[Any]:
     return [{**FIT, **given}] * MANY
 
 
-def record_of(plan: LaunchPlan, ending: Any, node: str = "", **more: Any) -> Record:
+def record_of(plan: LaunchPlan, ending: Any, node: str = "", **more: Any) -> LaunchRecord:
     reports = [NodeReport(entry.node, last_answer=time.monotonic()) for entry in plan.nodes]
-    return Record(plan, Decision(ending, "it was cut off", node), [], reports, stop_began=time.monotonic(), **more)
+    return LaunchRecord(
+        plan, Decision(ending, "it was cut off", node), [], reports, stop_began=time.monotonic(), **more
+    )
 
 
 class Trial:
     """ends: how each attempt ends. answers: of the nodes to looks, by node."""
 
     def __init__(
-        self, policy: Policy, ends: list[Callable[[LaunchPlan], Record]], answers: dict[str, list[Any]], **more: Any
+        self,
+        policy: Policy,
+        ends: list[Callable[[LaunchPlan], LaunchRecord]],
+        answers: dict[str, list[Any]],
+        **more: Any,
     ) -> None:
         self.ends = ends
         self.plans: list[LaunchPlan] = []
@@ -59,7 +65,7 @@ class Trial:
         self.whole.asked = self.nodes
         self.result = self.whole.see_through(build_plan(request, INVENTORY))
 
-    def run(self, plan: LaunchPlan, earlier: tuple[str, ...], _left: int) -> tuple[dict[str, Any], Record]:
+    def run(self, plan: LaunchPlan, earlier: tuple[str, ...], _left: int) -> tuple[dict[str, Any], LaunchRecord]:
         self.plans.append(plan)
         self.earlier.append(earlier)
         record = self.ends.pop(0)(plan)
@@ -73,11 +79,11 @@ class Trial:
         return [plan.names for plan in self.plans]
 
 
-def lost(node: str) -> Callable[[LaunchPlan], Record]:
+def lost(node: str) -> Callable[[LaunchPlan], LaunchRecord]:
     return lambda plan: record_of(plan, Ending.NODE, node)
 
 
-def well(plan: LaunchPlan) -> Record:
+def well(plan: LaunchPlan) -> LaunchRecord:
     return record_of(plan, Ending.FINISHED)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster_node.launch import peers
-from muster_node.launch.peers import Alone, Channel, Head, Node, join
+from muster_node.launch.peers import Alone, Channel, Head, PeerNode, join
 from waiting import until
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Together:
 
     def __init__(self, port: int) -> None:
         self.head: Head = part(0, port)
-        self.nodes: list[Node] = [part(1, port), part(2, port)]
+        self.nodes: list[PeerNode] = [part(1, port), part(2, port)]
         until(lambda: self.step() and all(one.met() for one in self.nodes), 10.0, "all have heard of each other")
 
     def step(self, *without: Any) -> bool:

@@ -7,29 +7,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..model import Cause, Place
+from ..model import Cause, CausePlace
 from ..said import said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..case import Case
+    from ..case import LaunchCase
     from ..model import Group, Question, Symptom
 
 OWN = ("process.exception", "process.exception.everywhere", "process.crash")
 
 
-def where_met(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """The one node whose ranks ended so, where those of others did not; else no node."""
     nodes = {one.node for one in by if one.rank is not None and one.final}
     if nodes:
-        yield Place(nodes.pop() if len(nodes) == 1 < len(case.nodes) else "")
+        yield CausePlace(nodes.pop() if len(nodes) == 1 < len(case.nodes) else "")
 
 
-def anywhere(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def anywhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case
     if any(one.final for one in by):
-        yield Place()
+        yield CausePlace()
 
 
 def by_words(

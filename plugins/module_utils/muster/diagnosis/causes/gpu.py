@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from ...health.xids import XID_LINE, XIDS
 from ...verdict.commands import OnNode, playbook
 from ..digests import environment, value_among
-from ..model import Cause, Place, Question, no, not_looked, yes
+from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..questions import probe
 from ..said import said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ..case import Case
+    from ..case import LaunchCase
     from ..evidence import Gpu
-    from ..model import Answer, Symptom
+    from ..model import CauseAnswer, Symptom
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 MOST_GPUS = 16
@@ -36,18 +36,18 @@ LIST = OnNode("nvidia-smi -L")
 LOG = OnNode("journalctl --dmesg --grep=NVRM --lines=20", become=True)
 
 
-def where_met(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Each node that ended with it, or that NCCL warned of."""
     del case
-    return (Place(one.node) for one in by if one.node and (one.final or one.id.startswith("nccl.")))
+    return (CausePlace(one.node) for one in by if one.node and (one.final or one.id.startswith("nccl.")))
 
 
-def every_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def every_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
-    return (Place(node) for node in case.nodes)
+    return (CausePlace(node) for node in case.nodes)
 
 
-def gpus(case: Case, node: str) -> list[Gpu] | None:
+def gpus(case: LaunchCase, node: str) -> list[Gpu] | None:
     record = case.record(node)
     return record["gpus"] if record else None
 
@@ -55,14 +55,14 @@ def gpus(case: Case, node: str) -> list[Gpu] | None:
 # ---------------------------------------------------------------- which there are
 
 
-def none_there(case: Case, place: Place) -> Answer:
+def none_there(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     found = gpus(case, place.node)
     if found is None:
         return not_looked(case.why_not(place.node, "gpus"))
     return no(f"{len(found)} GPUs are there") if found else yes("no GPU is listed", f"nvidia-smi on {place.node}")
 
 
-def fewer_than_ranks(case: Case, place: Place) -> Answer:
+def fewer_than_ranks(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     found, ranks = gpus(case, place.node), case.ranks_of(place.node)
     if found is None:
         return not_looked(case.why_not(place.node, "gpus"))
@@ -71,7 +71,7 @@ def fewer_than_ranks(case: Case, place: Place) -> Answer:
     return no(f"{len(found)} GPUs are enough for {len(ranks)} ranks")
 
 
-def hidden(case: Case, place: Place) -> Answer:
+def hidden(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     known, found = environment(case, place.node), gpus(case, place.node)
     if known is None:
         return not_looked(case.why_not(place.node, "program"))
@@ -90,10 +90,10 @@ def hidden(case: Case, place: Place) -> Answer:
 # ---------------------------------------------------------------- faults
 
 
-def xid_logged(hardware: bool) -> Callable[[Case, Place], Answer]:
+def xid_logged(hardware: bool) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
     """Whether the driver reported a fault of the machine, or one of the program, during the launch."""
 
-    def look(case: Case, place: Place) -> Answer:
+    def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         record = case.seen["end"].get(place.node)
         if record is None or record["kernel"] is None:
             return not_looked(case.why_not(place.node, "kernel"))
@@ -113,7 +113,7 @@ def is_fault(number: int) -> bool | None:
     return None if XIDS[number].action == "watch" else True
 
 
-def ecc_grew(case: Case, place: Place) -> Answer:
+def ecc_grew(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     pair = case.both(place.node)
     if pair is None or pair[0]["gpus"] is None or pair[1]["gpus"] is None:
         return not_looked(case.why_not(place.node, "gpus"))

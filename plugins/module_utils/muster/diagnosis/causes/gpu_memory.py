@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from ...verdict.words import gigabytes
 from ..digests import environment
-from ..model import Cause, Place, Question, no, not_looked, yes
+from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..said import said
 from .gpu import OWN, SMI, VISIBLE, found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ..case import Case
-    from ..model import Answer, Symptom
+    from ..case import LaunchCase
+    from ..model import CauseAnswer, Symptom
 
 MUCH = 0.2  # of a GPU's memory, in the hands of another process
 MOST_OF_IT = 0.6  # in the hands of the process that asked for more
@@ -34,12 +34,12 @@ OTHER = re.compile(r"Process (?P<pid>\d+) has " + SIZE.format("size") + r" memor
 FULL = ("cuda.out_of_memory", "cuda.not_enough_memory")
 
 
-def ranks_that_met(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def ranks_that_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case
-    return (Place(one.node, rank=one.rank) for one in by if one.node and one.final and one.rank is not None)
+    return (CausePlace(one.node, rank=one.rank) for one in by if one.node and one.final and one.rank is not None)
 
 
-def out_of_memory_words(case: Case, place: Place) -> str:
+def out_of_memory_words(case: LaunchCase, place: CausePlace) -> str:
     return next((f"{one.summary}\n{one.traceback}" for one in case.all_failures if one.rank == place.rank), "")
 
 
@@ -50,10 +50,10 @@ def amount(match: re.Match[str] | None) -> float:
     return float(match[name]) * UNITS[match[f"{name}_unit"]]
 
 
-def of_its_own(much: bool) -> Callable[[Case, Place], Answer]:
+def of_its_own(much: bool) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
     """Whether most of the GPU's memory was in its own hands, or only a small part."""
 
-    def look(case: Case, place: Place) -> Answer:
+    def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         words = out_of_memory_words(case, place)
         total, mine = amount(TOTAL.search(words)), amount(THIS.search(words))
         if not total or not mine:
@@ -64,7 +64,7 @@ def of_its_own(much: bool) -> Callable[[Case, Place], Answer]:
     return look
 
 
-def beyond_the_whole(case: Case, place: Place) -> Answer:
+def beyond_the_whole(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """Whether what it had, and what it asked for, is more than the GPU has: then no other one is the reason."""
     words = out_of_memory_words(case, place)
     total, mine, asked = (amount(one.search(words)) for one in (TOTAL, THIS, ASKED))
@@ -74,7 +74,7 @@ def beyond_the_whole(case: Case, place: Place) -> Answer:
     return yes(said, f"last words of rank {place.rank}") if mine + asked > total else no(said)
 
 
-def full_of_others(case: Case, place: Place) -> Answer:
+def full_of_others(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     words = out_of_memory_words(case, place)
     total, own = amount(TOTAL.search(words)), {shot["pid"] for _, shot in case.shots.values()}
     for match in OTHER.finditer(words):
@@ -84,7 +84,7 @@ def full_of_others(case: Case, place: Place) -> Answer:
     return not_looked("whose the other processes were is not known") if OTHER.search(words) and not own else no()
 
 
-def taken_before(case: Case, place: Place) -> Answer:
+def taken_before(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     start, number = case.seen["start"].get(place.node), NUMBER.search(out_of_memory_words(case, place))
     if start is None or start["gpus"] is None:
         return not_looked(case.why_not(place.node, "gpus"))

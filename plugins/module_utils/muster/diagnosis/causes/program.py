@@ -13,7 +13,7 @@ from ...launch.endings import Ending
 from ...verdict.commands import OnNode
 from .. import progress
 from ..case import once
-from ..model import Cause, Place, Question, no, not_looked, yes
+from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..questions import shots_at
 from ..said import said
 from .process import DISK_WAIT, FROZEN, STOPPED
@@ -21,21 +21,21 @@ from .process import DISK_WAIT, FROZEN, STOPPED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ..case import Case
+    from ..case import LaunchCase
     from ..evidence import Collective
-    from ..model import Answer, Symptom
+    from ..model import CauseAnswer, Symptom
 
 WAITED = re.compile(r"Timed out waiting|[Ww]atchdog|timed? ?out|failed to pass monitoredBarrier")
 AT_BARRIER = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier")
 
 
-def in_the_code(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def in_the_code(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case, by
-    yield Place()
+    yield CausePlace()
 
 
 @once
-def others_waited(case: Case) -> bool:
+def others_waited(case: LaunchCase) -> bool:
     """Whether ranks waited until somebody's patience was over, and not because a peer had gone."""
     launch = case.launch
     if launch["live"] or launch["ending"] == Ending.STALLED.name:
@@ -44,13 +44,13 @@ def others_waited(case: Case) -> bool:
 
 
 @once
-def own_end(case: Case) -> str:
+def own_end(case: LaunchCase) -> str:
     """Which rank ended by itself, so that others wait or lose it for that reason; "" for none."""
     return next((one.where for one in case.all_failures if one.rank is not None and not one.cascade), "")
 
 
-def differ(of: Callable[[Collective], str]) -> Callable[[Case, Place], Answer]:
-    def look(case: Case, place: Place) -> Answer:
+def differ(of: Callable[[Collective], str]) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
+    def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         del place
         if sum(bool(one.calls) for one in progress.progress(case)) < 2:
             return not_looked("fewer than two flight recorders could be read")
@@ -60,7 +60,7 @@ def differ(of: Callable[[Collective], str]) -> Callable[[Case, Place], Answer]:
     return look
 
 
-def is_behind(case: Case, place: Place) -> Answer:
+def is_behind(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if own := own_end(case):
         return no(f"{own} had ended by itself")
     if not others_waited(case):
@@ -82,15 +82,15 @@ def is_behind(case: Case, place: Place) -> Answer:
     return yes(f"it had begun {one.enqueued} calls, rank {first.rank} {first.enqueued}{where}", one.source)
 
 
-def ranks_behind(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def ranks_behind(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Those that are behind by their recorders; where there are none, whoever still lives."""
     del by
     known = progress.behind(case)
     ranks = known or dict.fromkeys(case.shots)
-    return (Place(case.node_of(rank), rank=rank) for rank in ranks)
+    return (CausePlace(case.node_of(rank), rank=rank) for rank in ranks)
 
 
-def elsewhere(case: Case, place: Place) -> Answer:
+def elsewhere(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """By stacks alone: all others wait in a call, and this one does not."""
     if own_end(case) or not others_waited(case):
         return no("a rank ended by itself, or none waited")
@@ -114,7 +114,7 @@ def waits(stack: list[str]) -> bool:
     return any(progress.WITHIN.search(frame) for frame in stack[: progress.INNERMOST])
 
 
-def missing_at_barrier(case: Case) -> dict[int, str]:
+def missing_at_barrier(case: LaunchCase) -> dict[int, str]:
     """The ranks that did not come to a monitored barrier, with the line that names them."""
     found = {}
     for one in case.all_failures:
@@ -124,17 +124,17 @@ def missing_at_barrier(case: Case) -> dict[int, str]:
     return found
 
 
-def ranks_missing(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def ranks_missing(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
-    return (Place(case.node_of(rank), rank=rank) for rank in missing_at_barrier(case))
+    return (CausePlace(case.node_of(rank), rank=rank) for rank in missing_at_barrier(case))
 
 
-def was_missing(case: Case, place: Place) -> Answer:
+def was_missing(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     found = missing_at_barrier(case).get(-1 if place.rank is None else place.rank)
     return yes(found, "monitoredBarrier on rank 0") if found else no()
 
 
-def was_there(case: Case, place: Place) -> Answer:
+def was_there(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """A rank that lives, or ended after the others had waited: it was late, and not gone."""
     if shots_at(case, place):
         return yes(f"rank {place.rank} still ran", "/proc before the stop")
@@ -144,30 +144,30 @@ def was_there(case: Case, place: Place) -> Answer:
     return no(f"it had ended: {own[0].summary}") if own else not_looked("whether it still ran is not known")
 
 
-def ranks_that_finished(case: Case) -> list[int]:
+def ranks_that_finished(case: LaunchCase) -> list[int]:
     codes = {name: end["code"] for name, end in case.node_ends.items() if end["reason"] == "exit"}
     return [one["rank"] for one in case.seen["ranks"] if 0 in (one["code"], codes.get(one["node"]))]
 
 
-def finished(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def finished(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
     done = ranks_that_finished(case)
-    return (Place(case.node_of(rank), rank=rank) for rank in done if len(done) < case.launch["world_size"])
+    return (CausePlace(case.node_of(rank), rank=rank) for rank in done if len(done) < case.launch["world_size"])
 
 
-def ranks_alone(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def ranks_alone(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     if case.launch["world_size"] == 1:
-        yield from (Place(one.node, rank=one.rank) for one in by if one.rank is not None)
+        yield from (CausePlace(one.node, rank=one.rank) for one in by if one.rank is not None)
 
 
-def is_alone(case: Case, place: Place) -> Answer:
+def is_alone(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     del place
     if case.is_only_a_log:
         return not_looked("a log of one rank does not say how many there were")
     return yes("it is the launch's only rank", "the launch's plan")
 
 
-def left_early(case: Case, place: Place) -> Answer:
+def left_early(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if own := own_end(case):
         return no(f"{own} had ended by itself")
     end = case.rank_ends[-1 if place.rank is None else place.rank]
