@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from ..launch.failure import Failure
     from ..verdict.finding import FindingShape
-    from .evidence import CaseShape, Flight, LaunchFacts, LaunchNode, NodeEnd, NodeRecord, RankEnd, RankShot
-    from .model import Text
+    from .evidence import CaseShape, Flight, LaunchFacts, LaunchNode, NodeEnd, NodeRecord, RankEnd, RankShot, Text
 
 FOUND = ("fail", "warn")
 Found = TypeVar("Found")

@@ -9,12 +9,30 @@ which the controller keeps to itself, can tell whether two nodes agree, and whet
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from ..verdict.finding import FindingShape
 
 # ---------------------------------------------------------------- a node at one moment
+
+
+@dataclass(frozen=True)
+class Text:
+    """A line that people see.
+
+    id: what it is called in causes. pattern: a regular expression; its named groups say more (address, port, node,
+    rank, seconds, size, path, name). means: in one sentence. example: a line as it is printed, which the pattern
+    finds. source: where it was seen. victim: it only says that a peer, or the way to it, is gone.
+    """
+
+    id: str
+    pattern: str
+    means: str
+    example: str
+    source: str
+    victim: bool = False
 
 
 class Interface(TypedDict):

@@ -52,23 +52,6 @@ NEAREST: tuple[Scope, ...] = ("process", "node", "link", "pair", "config", "code
 
 
 @dataclass(frozen=True)
-class Text:
-    """A line that people see.
-
-    id: what it is called in causes. pattern: a regular expression; its named groups say more (address, port, node,
-    rank, seconds, size, path, name). means: in one sentence. example: a line as it is printed, which the pattern
-    finds. source: where it was seen. victim: it only says that a peer, or the way to it, is gone.
-    """
-
-    id: str
-    pattern: str
-    means: str
-    example: str
-    source: str
-    victim: bool = False
-
-
-@dataclass(frozen=True)
 class Symptom:
     """What a rank, a launcher or a node showed. id: of a Text, or one of symptoms.OTHERS. rank: None for the node or
     its launcher. when: controller time, 0 where it is not known. line: as it was printed. about: the named groups.

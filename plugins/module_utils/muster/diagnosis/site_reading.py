@@ -15,7 +15,8 @@ from ..inventory.model import Problem
 from . import facts, symptoms
 from .causes import CAUSES
 from .causes.process import every_node, ranks_shown
-from .model import Cause, CausePlace, Group, Question, Scope, Text
+from .evidence import Text
+from .model import Cause, CausePlace, Group, Question, Scope
 from .questions import probe
 from .site_rules import Command, Rules, answered_by, together
 from .texts import TEXTS

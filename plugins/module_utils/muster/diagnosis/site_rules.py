@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from ..verdict.finding import FindingShape
     from .decide import Decided
-    from .evidence import CaseShape
-    from .model import Cause, CauseAnswer, CausePlace, Text
+    from .evidence import CaseShape, Text
+    from .model import Cause, CauseAnswer, CausePlace
 
 NOT_RUN = "its command runs with diagnose_rules_commands: true alone, right after a failure"
 MOST_SHOWN, MOST_WHY = 200, 400  # characters of what a command said, and of why it said nothing

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from ..launch.failure import Failure
     from .case import LaunchCase
-    from .evidence import RankEnd
-    from .model import Text
+    from .evidence import RankEnd, Text
 
 # Symptoms that are no text, with what they are.
 OTHERS = {

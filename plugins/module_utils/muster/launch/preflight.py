@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..members import quarantine
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from ..verdict.finding import Finding
-    from .messages import Facts, FileFacts
-    from .planned import PlannedNode
+    from .manager import Whose
+    from .messages import Facts, FileFacts, Identity
+    from .planned import LaunchPlan, PlannedNode
 
 BASELINE = playbook("site.yml", tags="baseline")
 PYTORCH = playbook("site.yml", tags="pytorch")
@@ -152,6 +153,25 @@ PROJECT = Check(
 
 PYTHON_WANTED = (3, 10)
 LAST_PORT = 65535
+
+
+@dataclass
+class Prepared:
+    """plan: with what only the nodes know filled in, once nothing is refused. readers: who looks on each node.
+
+    whose: whose launch it is, once that is known. notes: sentences on what a node cannot hold it to.
+    """
+
+    plan: LaunchPlan
+    readers: dict[str, Identity] = field(default_factory=dict)
+    reached: set[str] = field(default_factory=set)
+    findings: list[Finding] = field(default_factory=list)
+    whose: Whose | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def refused(self) -> bool:
+        return any(finding.status in ("fail", "unknown") for finding in self.findings)
 
 
 @dataclass(frozen=True)

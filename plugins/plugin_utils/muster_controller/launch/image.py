@@ -24,11 +24,9 @@ if TYPE_CHECKING:
 
     from muster.launch.messages import ImageRequest
     from muster.launch.planned import LaunchPlan, PlannedImage
+    from muster.launch.preflight import Prepared
     from muster_controller.nodes.messages import Messages
     from muster_controller.playbook.interruption import Interruption
-
-    from .preparation import Prepared
-    from .settings import Settings
 
 PROGRAM = Program("image")
 STORE = "images"  # beside the folder of all launches; archives lie there until podman has them
@@ -137,12 +135,12 @@ class Imaging:
 
     def __init__(
         self,
-        settings: Settings,
+        image: Image | None,
         messages: Messages,
         say: Callable[[str], None],
         interruption: Interruption,
     ) -> None:
-        self.image = settings.image
+        self.image = image
         self.messages = messages
         self.say = say
         self.interruption = interruption

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from muster.launch import caches, data, manager, preflight
 from muster.launch import plan as planning
+from muster.launch.preflight import Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from muster.launch.manager import Whose
     from muster.launch.messages import Facts, Identity, PrepareRequest
     from muster.launch.planned import LaunchPlan, PlannedNode
     from muster.verdict.finding import Finding
@@ -22,25 +22,6 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 PREPARE_TIMEOUT = 30.0
-
-
-@dataclass
-class Prepared:
-    """plan: with what only the nodes know filled in, once nothing is refused. readers: who looks on each node.
-
-    whose: whose launch it is, once that is known. notes: sentences on what a node cannot hold it to.
-    """
-
-    plan: LaunchPlan
-    readers: dict[str, Identity] = field(default_factory=dict)
-    reached: set[str] = field(default_factory=set)
-    findings: list[Finding] = field(default_factory=list)
-    whose: Whose | None = None
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def refused(self) -> bool:
-        return any(finding.status in ("fail", "unknown") for finding in self.findings)
 
 
 def prepare(

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from muster.launch.messages import ProjectRequest
+    from muster.launch.preflight import Prepared
     from muster_controller.nodes.messages import Messages
     from muster_controller.playbook.interruption import Interruption
 
-    from .preparation import Prepared
     from .settings import Settings
 
 STORE = "store"  # beside the folder of all launches of whoever launches

@@ -18,6 +18,7 @@ from muster.launch.manager import not_theirs, others
 from muster.launch.outcome import LaunchRecord
 from muster.launch.pace import pace
 from muster.launch.plan import beat_port, masked
+from muster.launch.preflight import Prepared
 from muster.launch.standstill import standing_still
 from muster.launch.text import pruned, whose
 from muster.launch.unit import unit_properties
@@ -35,7 +36,7 @@ from .kept_evidence import START
 from .launch_messages import LaunchMessages
 from .link_probe import probe_links
 from .node_reports import NodeReports
-from .preparation import Prepared, identities, in_their_name, prepare
+from .preparation import identities, in_their_name, prepare
 from .reserving import RESERVE_LEASE, Reserving
 from .sending import COPY_TIMEOUT, Sending
 from .snapshots import Snapshots
@@ -89,7 +90,7 @@ class Supervisor:
         self.prepared = Prepared(plan)
         self.reserving = Reserving(plan.launch_id, settings, self.messages, say, self.interruption)
         self.sending = Sending(settings, self.messages, say, self.interruption)
-        self.imaging = Imaging(settings, self.messages, say, self.interruption)
+        self.imaging = Imaging(settings.image, self.messages, say, self.interruption)
         self.started = False  # a detached launch that goes on without this supervisor
         self.watching: Watching | None = None
         self.token = secrets.token_hex(32)  # of the launch's nodes among themselves; nothing keeps it but they

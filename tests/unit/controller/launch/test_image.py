@@ -14,8 +14,8 @@ import pytest
 from launch_shapes import a_plan
 from muster.launch.manager import Whose
 from muster.launch.plan import PlanError
+from muster.launch.preflight import Prepared
 from muster_controller.launch.image import Image, Imaging, read_archive, read_image
-from muster_controller.launch.preparation import Prepared
 from muster_controller.nodes.messages import Answer
 
 if TYPE_CHECKING:
@@ -124,11 +124,10 @@ VERSIONS = {"text": '{"python": [3, 12, 3], "torch": "2.13.0", "nccl": ""}', "er
 def brought(says: dict[str, dict[str, Any]], *, own: str = "") -> tuple[Prepared, list[tuple[str, str]], list[str]]:
     """What comes of an image that two nodes are asked for: findings, what was asked, and what was said."""
     messages: Any = Nodes({"versions": dict.fromkeys(("node1", "node2"), VERSIONS), **says})
-    settings: Any = SimpleNamespace(image=IMAGE)
     interruption: Any = SimpleNamespace(came=False)
     said: list[str] = []
     prepared = Prepared(a_plan(image=IMAGE.in_plan), whose=Whose("user", own) if own else Whose())
-    return Imaging(settings, messages, said.append, interruption).after(prepared), messages.asked, said
+    return Imaging(IMAGE, messages, said.append, interruption).after(prepared), messages.asked, said
 
 
 def engines(**ids: str) -> dict[str, Any]:

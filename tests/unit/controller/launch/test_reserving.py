@@ -11,10 +11,9 @@ from answering_nodes import AnsweringNodes
 from launch_shapes import a_plan
 from muster.launch.endings import Ending
 from muster.launch.occupied import TAKEN
-from muster.launch.preflight import GPUS
+from muster.launch.preflight import GPUS, Prepared
 from muster.launch.watch import Decision
 from muster_controller.launch import reserving
-from muster_controller.launch.preparation import Prepared
 from muster_controller.launch.reserving import Reserving
 from muster_controller.playbook.interruption import Interruption
 
