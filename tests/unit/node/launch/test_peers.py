@@ -42,7 +42,6 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
     monkeypatch.setattr(peers, "time", found)
-    monkeypatch.setattr("muster_node.launch.channel.time", found)
     return found
 
 
