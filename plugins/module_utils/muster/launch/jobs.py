@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 MOST_RANKS = 1024  # of one node
 
 
+# ---------------------------------------------------------------- first words
+
+# What the rank that failed first said last, for the list of launches: judged from what every node keeps of the end, as
+# the launch's own supervisor judges it.
+
+
 def first(
     here: Mapping[str, Mapping[str, Any]], answers: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Failure | None, str]:

@@ -26,6 +26,15 @@ ZIP, ZIP_END, ZIP_TAIL = b"PK\x03\x04", b"PK\x05\x06", 66_000  # the longest com
 UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".incomplete", ".lock")
 
 
+# ---------------------------------------------------------------- checkpoints
+
+# The newest complete checkpoint that a glob finds. Run in the name of whoever wrote them.
+#
+# What was cut off while it was written is no checkpoint: a file of torch.save has a zip's end (or, in its old format,
+# nothing that can be seen), one of safetensors says its own length, a folder of torch.distributed.checkpoint gets its
+# .metadata last.
+
+
 def newest(pattern: str, work_dir: str) -> Json | None:
     """{path, time} of the newest complete one, None where there is none. A relative glob begins in work_dir."""
     whole = os.path.join(glob.escape(work_dir), pattern)

@@ -30,6 +30,13 @@ RANK = 8192  # and of one rank's: a traceback of forty frames
 MOST_ERROR = 1 << 14  # characters of an error file
 
 
+# ---------------------------------------------------------------- last words
+
+# What a launch that failed left as its last words here: by them the controller names the rank that failed first.
+#
+# Called as the launch's user, whose word all of it is. Bounded, as it is sent for every launch of a list.
+
+
 def last_words(run_dir: str, result: Json | None, ranks: list[Json]) -> Json | None:
     """{agent, stderr, errors, ranks}, by local rank; None where it ended well here. ranks: as running.py notes them."""
     if result and (result["reason"], result.get("code")) == ("exit", 0):

@@ -33,6 +33,11 @@ OF_A_RUN = {
 HALF_GONE = ".pruned."  # how the name begins of a folder that is being removed
 
 
+# ---------------------------------------------------------------- pruning
+
+# Logs of earlier launches: the newest are kept, up to a number and a size. What a job wrote is not touched.
+
+
 class KeptRun(NamedTuple):
     """The folder of an earlier launch. began: seconds on the node's clock. size: bytes on the disk."""
 
@@ -89,6 +94,12 @@ def _runs(root: int, deadline: float) -> list[KeptRun]:
 # journal). What is inside is readable to whoever got that far. (A set-group-ID bit instead would be lost: the training
 # user is not in that group.)
 OUTER_MODE = 0o750
+
+
+# ---------------------------------------------------------------- folders
+
+# The folders of one launch. What root writes lies in folders that stay root's; what the training user writes, in
+# folders of its own within them. Nobody can exchange one for a link.
 
 
 def make_folders(spec: Json, user: pwd.struct_passwd) -> str:

@@ -28,6 +28,11 @@ PATIENCE = 1.0  # for what ends just behind the unit, such as a command over ssh
 MOST = 50
 
 
+# ---------------------------------------------------------------- leftovers
+
+# Processes that a launch left behind: in its unit, with its mark, or of a user that has nothing else to do here.
+
+
 def leftovers(launch_id: str, user: pwd.struct_passwd | None) -> tuple[list[Json], str]:
     """Return who is left, and why that could not be seen, if so.
 

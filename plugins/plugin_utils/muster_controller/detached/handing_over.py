@@ -48,6 +48,11 @@ ENTRY = f"from {HERE.name}.{MAIN} import main\n\nmain()\n"
 BEGINNING = (1980, 1, 1, 0, 0, 0)
 
 
+# ---------------------------------------------------------------- bundle
+
+# The watcher as one file: this package as far as it needs no Ansible, and the rooms that it imports, as a zip.
+
+
 @cache
 def watcher_program() -> bytes:
     packed = io.BytesIO()

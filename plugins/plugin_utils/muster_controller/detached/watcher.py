@@ -48,6 +48,11 @@ MOST = 64_000_000  # bytes of an answer
 NO_LOGIN = 255  # how ssh ends where it came to nothing
 
 
+# ---------------------------------------------------------------- mesh
+
+# The ways of a watcher on the head node to the nodes of its launch: ssh between them, and this node itself.
+
+
 @dataclass(frozen=True)
 class Login:
     """To another node, by a connection that is shared. control: the path of its socket."""

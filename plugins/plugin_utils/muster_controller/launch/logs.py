@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from muster_controller.artifacts.keeping import Keeping
 
 
+# ---------------------------------------------------------------- kept log
+
+# The controller's copy of one log: its beginning and its end, and a line where something is missing in between.
+
+
 class KeptLog:
     """At most `most` bytes: one half for the beginning. The end is written beside it into two files in turn, so that
     it costs no memory, and joined to the beginning by `finish`.
