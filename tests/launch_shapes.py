@@ -6,6 +6,7 @@ matters to it, and nothing else: `a_plan({"node1": 2, "node2": 2}, backend="nccl
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from muster.launch.options import LaunchCluster, LaunchOptions
@@ -15,6 +16,8 @@ from muster_controller.launch.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from muster.launch.planned import LaunchPlan
 
 LAUNCH_ID = "20260101-120000-abcd"
 RUN_ROOT = "/var/lib/muster/launches"
@@ -66,7 +69,7 @@ def a_plan(
     *,
     entry: Mapping[str, Any] | None = None,
     **changes: Any,
-) -> dict[str, Any]:
+) -> LaunchPlan:
     """Return the plan of a request. nproc: ranks by node, or on how many nodes one rank each.
 
     entry: other values in what the plan has of each node. changes: other values of the plan itself.
@@ -74,7 +77,7 @@ def a_plan(
     counts = {f"node{number}": 1 for number in range(1, nproc + 1)} if isinstance(nproc, int) else nproc
     nodes = [a_node(number, name, nproc=count) for number, (name, count) in enumerate(counts.items(), 1)]
     plan = build_plan(request or a_request(), nodes)
-    return {**plan, "nodes": [{**one, **(entry or {})} for one in plan["nodes"]], **changes}
+    return replace(plan, nodes=[replace(one, **(entry or {})) for one in plan.nodes], **changes)
 
 
 def a_settings(**changes: Any) -> Settings:

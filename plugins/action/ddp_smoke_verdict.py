@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 import yaml
 
 from muster.acceptance import baseline, judge, reports
+from muster.launch.planned import LaunchPlan
 from muster.report.run_verdict import ended_with
 from muster_controller.artifacts.private_files import write_json
 from muster_controller.artifacts.runs import add_verdict, read_json
@@ -61,7 +62,7 @@ class ActionModule(ControllerAction):
         launch = self.options["launch"]
         if "verdict" not in launch:
             return {"skipped": True, "msg": "Nothing was launched."}
-        plan, events, mode = launch["plan"], launch["events"], self.options["mode"]
+        plan, events, mode = LaunchPlan.read(launch["plan"]), launch["events"], self.options["mode"]
         folder, payload = Path(launch["artifacts"]), Path(self.options["payload"])
         bounds = reports.Bounds(
             loss_ratio=self.options["loss_ratio"],

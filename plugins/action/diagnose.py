@@ -47,7 +47,7 @@ from muster_controller.playbook.variables import node_variables
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from muster.diagnosis.case import Case
+    from muster.diagnosis.case import LaunchCase
     from muster.diagnosis.evidence import CaseShape
     from muster_controller.nodes.messages import Messages
 
@@ -141,7 +141,7 @@ class ActionModule(ControllerAction):
 
     def site_asked(
         self,
-        case: Case,
+        case: LaunchCase,
         messages: Messages,
         cluster: Mapping[str, Any],
         silent: Mapping[str, str],

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from muster.acceptance import comparison
+from muster.launch.planned import LaunchPlan
 from muster_controller.artifacts.private_files import write_json
 from muster_controller.artifacts.runs import add_verdict, open_run
 from muster_controller.playbook.action import ControllerAction, Options
@@ -59,4 +60,4 @@ class ActionModule(ControllerAction):
 
 
 def launch_of(launch: Mapping[str, Any]) -> comparison.ComparedLaunch:
-    return comparison.ComparedLaunch(launch["plan"], launch["events"])
+    return comparison.ComparedLaunch(LaunchPlan.read(launch["plan"]), launch["events"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import replace
 from functools import partial
@@ -22,7 +21,7 @@ from muster.launch.watched import gone
 from muster.verdict.commands import Terminal
 from muster_controller.artifacts.keeping import Keeping
 from muster_controller.artifacts.private_files import point_latest, write_json
-from muster_controller.artifacts.runs import keep_verdict, open_run
+from muster_controller.artifacts.runs import keep_verdict, kept_plan, open_run
 from muster_controller.detached.watched_launch import WatchedLaunch, runs_detached
 from muster_controller.diagnosis.diagnosing import Diagnosing, failed
 from muster_controller.diagnosis.rule_files import site_rules
@@ -45,10 +44,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from muster.launch.outcome import Record
+    from muster.launch.outcome import LaunchRecord
+    from muster.launch.planned import LaunchPlan
     from muster.verdict.finding import Verdict
     from muster.verdict.redaction import Redaction
-    from muster_controller.detached.watched_launch import Outcome
+    from muster_controller.detached.watched_launch import WatchedOutcome
     from muster_controller.launch.given import Given
     from muster_controller.launch.image import Image
     from muster_controller.launch.project import Project
@@ -70,11 +70,11 @@ class ActionModule(ControllerAction):
     asked: LaunchOptions
     cluster: LaunchCluster
     redaction: Redaction
-    own_plan: Callable[[str], dict[str, Any]] | None = None
+    own_plan: Callable[[str], LaunchPlan] | None = None
     as_root = False
     project: Project | None = None
     image: Image | None = None
-    last: tuple[Supervisor, Record] | None = None
+    last: tuple[Supervisor, LaunchRecord] | None = None
 
     def work(self) -> dict[str, Any]:
         # For this process alone, which Ansible has made for this task.
@@ -86,9 +86,9 @@ class ActionModule(ControllerAction):
             plan = self.plan(given)
         except PlanError as exc:
             raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from None
-        brought = launchers.warnings_of(self.asked.command, len(plan["nodes"]))
+        brought = launchers.warnings_of(self.asked.command, len(plan.nodes))
         left_out = self.project.warnings if self.project else ()
-        self.site = site_rules(self.task_vars, self._templar, self._loader, plan["nodes"][0]["node"])
+        self.site = site_rules(self.task_vars, self._templar, self._loader, plan.head.node)
         brought += [f"The rules of the site for diagnoses are left out: {one}" for one in self.site.problems]
         for warning in (*warnings, *given.warnings(plan), *brought, *left_out):
             Display().warning(warning)
@@ -97,10 +97,10 @@ class ActionModule(ControllerAction):
                 plan = self.own_plan(NAME)
             shown = masked(plan, self.redaction)
             Display().display(describe(shown) + not_asked_yet(self.asked.run_as, self.cluster.users_root))
-            return {"plan": shown, "outcome": planned_outcome(shown, only=not REPORTER.contacts_nodes)}
+            return {"plan": shown.as_json(), "outcome": planned_outcome(shown, only=not REPORTER.contacts_nodes)}
         return self.launch(plan)
 
-    def plan(self, given: Given) -> dict[str, Any]:
+    def plan(self, given: Given) -> LaunchPlan:
         """The plan; for the cluster, the head node's reading of its variables counts. Raises PlanError."""
         names = list(self.task_vars["groups"].get("gpu_nodes", []))
         if not names:
@@ -119,37 +119,37 @@ class ActionModule(ControllerAction):
         self.request = request_of(given, asked, self.cluster, self.project, self.image)
         plan = self.planned(self.request, self.inventory)
         usable = [node.name for node in self.inventory if not node.quarantined]
-        taking_part = [entry["node"] for entry in plan["nodes"]]
+        taking_part = plan.names
         unwatched = asked.detached and asked.run_as == CLUSTER_USER
         if problems := attempts.problems(asked, taking_part, usable, unwatched=unwatched):
             raise PlanError(problems)
         return plan
 
-    def planned(self, request: LaunchRequest, inventory: Sequence[NodeSpec]) -> dict[str, Any]:
+    def planned(self, request: LaunchRequest, inventory: Sequence[NodeSpec]) -> LaunchPlan:
         """The plan, and what makes of it that of an own launch. Raises PlanError."""
         nodes = list(inventory)
         self.own_plan = lambda user: build_plan(as_own(request, user), nodes)
         return build_plan(request, nodes)
 
-    def known_plan(self, name: str, nodes: list[str], cluster: Mapping[str, Any]) -> dict[str, Any]:
+    def known_plan(self, name: str, nodes: list[str], cluster: Mapping[str, Any]) -> LaunchPlan:
         """The plan of a launch that was begun from here, or that its nodes have kept. Raises PlanError."""
         folder = cluster_folder(self.cluster)
         if (folder / name / "plan.json").is_file() or self._task.check_mode:
-            return kept_plan(folder, name, nodes)
+            return plan_begun_here(folder, name, nodes)
         messages = opened({node: self.connected(node) for node in nodes})
         found = find(messages, nodes, name, cluster)
         self.as_root = found.as_root
         return found.plan
 
-    def launch(self, plan: dict[str, Any]) -> dict[str, Any]:
+    def launch(self, plan: LaunchPlan) -> dict[str, Any]:
         """One attempt, or as many as help."""
         asked = self.asked
-        if (asked.known and plan.get("watched")) or (not asked.known and asked.restarts and asked.detached):
+        if (asked.known and plan.watched) or (not asked.known and asked.restarts and asked.detached):
             return self.watched(plan)
         if asked.known or not (asked.restarts or asked.checkpoints):
             return self.attempt(plan, asked)[0]
 
-        def one(plan: dict[str, Any], earlier: tuple[str, ...], left: int) -> tuple[dict[str, Any], Record]:
+        def one(plan: LaunchPlan, earlier: tuple[str, ...], left: int) -> tuple[dict[str, Any], LaunchRecord]:
             return self.attempt(plan, replace(asked, time_limit=left), earlier, whole)
 
         whole = Attempts(
@@ -161,7 +161,7 @@ class ActionModule(ControllerAction):
             say=lambda text: Display().display(f"  {self.redaction.text(text)}"),
         )
         result = whole.see_through(plan)
-        folder = cluster_folder(self.cluster) / plan["launch_id"]
+        folder = cluster_folder(self.cluster) / plan.launch_id
         keeping = Keeping(whole.say)
         if self.last:
             supervisor, record = self.last
@@ -187,14 +187,14 @@ class ActionModule(ControllerAction):
 
     def attempt(
         self,
-        plan: dict[str, Any],
+        plan: LaunchPlan,
         options: LaunchOptions,
         earlier: tuple[str, ...] = (),
         whole: Attempts | None = None,
-    ) -> tuple[dict[str, Any], Record]:
+    ) -> tuple[dict[str, Any], LaunchRecord]:
         """earlier: the ids of those before this one. whole: what it is an attempt of; what it left is then fetched once
         the last one is over."""
-        folder = cluster_folder(self.cluster) / plan["launch_id"]
+        folder = cluster_folder(self.cluster) / plan.launch_id
         progress = self.progress()
         keeping = Keeping(progress.say)
         keeping.surely(folder, lambda: open_run(folder))
@@ -207,7 +207,7 @@ class ActionModule(ControllerAction):
             )
         epoch = time.time() - time.monotonic()
         progress.say(headline(plan))
-        connections = {entry["node"]: self.connected(entry["node"]) for entry in plan["nodes"]}
+        connections = {name: self.connected(name) for name in plan.names}
         supervisor = Supervisor(
             plan,
             connections,
@@ -251,7 +251,7 @@ class ActionModule(ControllerAction):
             "changed": False,
             "failed": verdict["status"] not in ("healthy", "degraded") and not as_requested(record, options),
             "verdict": verdict,
-            "plan": masked(record.plan, self.redaction),
+            "plan": masked(record.plan, self.redaction).as_json(),
             "events": logs.events.kept,
             "artifacts": str(folder),
             "timing": record.timing(epoch),
@@ -263,10 +263,10 @@ class ActionModule(ControllerAction):
 
     # ------------------------------------------------------------ with a watcher on the head node
 
-    def watched(self, plan: dict[str, Any]) -> dict[str, Any]:
+    def watched(self, plan: LaunchPlan) -> dict[str, Any]:
         """A detached launch with restarts: begun, attached to, or ended."""
         launches = cluster_folder(self.cluster)
-        folder = launches / (plan.get("watched") or plan)["launch_id"]
+        folder = launches / (plan.watched["launch_id"] if plan.watched else plan.launch_id)
         progress = self.progress()
         keeping = Keeping(progress.say)
         keeping.surely(folder, lambda: open_run(folder))
@@ -277,9 +277,9 @@ class ActionModule(ControllerAction):
         def quote(text: str) -> None:
             progress.say(self.redaction.text(text))
 
-        def keep(plan: dict[str, Any]) -> str:
+        def keep(plan: LaunchPlan) -> str:
             path = folder / "plan.json"
-            return keeping.surely(path, lambda: write_json(path, masked(plan, self.redaction)))
+            return keeping.surely(path, lambda: write_json(path, masked(plan, self.redaction).as_json()))
 
         progress.say(headline(plan))
         settings = settings_of(self.asked, self.cluster, self.project, self.image)
@@ -293,7 +293,7 @@ class ActionModule(ControllerAction):
         if came.running:
             verdict = runs_detached(came.plan)
         elif verdict is None:
-            say(f"{plan['watched']['node'] if plan.get('watched') else 'the head node'}: {came.why}")
+            say(f"{plan.watched['node'] if plan.watched else 'the head node'}: {came.why}")
             verdict = self.without_watcher(came, launch)
         elif came.began:
             verdict = self.brought_home(came, verdict, folder, settings, keeping)
@@ -305,35 +305,35 @@ class ActionModule(ControllerAction):
             "changed": False,
             "failed": not well,
             "verdict": verdict,
-            "plan": masked(came.plan, self.redaction),
+            "plan": masked(came.plan, self.redaction).as_json(),
             "artifacts": str(folder),
             "attempts": came.attempts,
         }
         return result if well else {**result, "msg": failure_text(verdict)}
 
-    def without_watcher(self, came: Outcome, launch: WatchedLaunch) -> Verdict:
+    def without_watcher(self, came: WatchedOutcome, launch: WatchedLaunch) -> Verdict:
         """The watcher is gone, and with it nobody begins an attempt: end the newest one, or see how it ended."""
         if not self.asked.stop:
             launch.wait_for_leases(came.plan)
         asked = self.asked
-        how = asked if asked.stop else replace(asked, attach=came.plan["launch_id"])
+        how = asked if asked.stop else replace(asked, attach=came.plan.launch_id)
         result, record = self.attempt(came.plan, how)
         came.left = bool(record.leftovers or record.unseen)
         verdict: Verdict = result["verdict"]
-        return verdict if self.asked.stop else gone(verdict, came.plan["nodes"][0]["node"], came.why)
+        return verdict if self.asked.stop else gone(verdict, came.plan.head.node, came.why)
 
     def brought_home(
-        self, came: Outcome, verdict: Verdict, folder: Path, settings: Settings, keeping: Keeping
+        self, came: WatchedOutcome, verdict: Verdict, folder: Path, settings: Settings, keeping: Keeping
     ) -> Verdict:
         """The watcher's verdict, with the logs of all attempts brought here, and what the last one left fetched."""
         for plan in came.plans:
-            place = folder.parent / plan["launch_id"]
+            place = folder.parent / plan.launch_id
             keeping.surely(place, partial(open_run, place))
             logs = LogBook(
                 place, plan, lambda *_line: None, self.redaction, keeping, settings.options.log_max or ANY_SIZE
             )
             logs.keep_plan(plan)
-            ways = {entry["node"]: self.connected(entry["node"]) for entry in plan["nodes"]}
+            ways = {name: self.connected(name) for name in plan.names}
             supervisor = Supervisor(plan, ways, settings, logs, keeping.say)
             record = supervisor.bring_logs()
             if plan is came.plans[-1] and not logs.others:
@@ -356,7 +356,7 @@ def lines_of(result: Mapping[str, Any]) -> list[str]:
     return list(result["diagnosis"]["lines"]) if "diagnosis" in result else []
 
 
-def as_requested(record: Record, options: LaunchOptions) -> bool:
+def as_requested(record: LaunchRecord, options: LaunchOptions) -> bool:
     """Whether it was left running, or ended everywhere by the user's own word."""
     if record.decision is None:
         return False  # refused
@@ -365,16 +365,13 @@ def as_requested(record: Record, options: LaunchOptions) -> bool:
     return record.decision is not None and record.decision.ending is Ending.DETACHED
 
 
-def kept_plan(folder: Path, name: str, nodes: list[str]) -> dict[str, Any]:
+def plan_begun_here(folder: Path, name: str, nodes: list[str]) -> LaunchPlan:
     """The plan of a launch that was begun from here. Raises PlanError."""
-    try:
-        plan: dict[str, Any] = json.loads((folder / name / "plan.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as exc:
+    plan = kept_plan(folder / name)
+    if plan is None:
         known = sorted(path.parent.name for path in folder.glob("2*/plan.json"))[-3:]
-        raise PlanError(
-            [f"No launch {name!r} was begun from here; the newest are {', '.join(known) or 'none'}."]
-        ) from exc
-    missing = [entry["node"] for entry in plan["nodes"] if entry["node"] not in nodes]
+        raise PlanError([f"No launch {name!r} was begun from here; the newest are {', '.join(known) or 'none'}."])
+    missing = [one for one in plan.names if one not in nodes]
     if missing:
         raise PlanError([f"{', '.join(missing)} took part in {name}, and is not in gpu_nodes any more."])
     return plan

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ansible import constants, context
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 
-from muster.report.last_line import RunEnding, last_line
+from muster.report.last_line import RunEnding, Stop, last_line
 from muster.verdict.commands import COMMAND
 from muster.verdict.printable import printable_parts
 from muster_controller.members.onboarding import ONBOARDING
@@ -139,7 +139,7 @@ class CallbackModule(DefaultCallback):
         self._artifacts = ""
         self._reminder = ""
         self._outcome = self._unfinished = ""
-        self._failures: dict[str, str] = {}
+        self._failures: dict[str, Stop] = {}
         self._is_screen = False
         self._closing: Mapping[str, Any] = {}
 
@@ -288,9 +288,8 @@ class CallbackModule(DefaultCallback):
 
     def _note_failure(self, result: Any) -> None:
         name = self._last_task_name or result.task.get_name().strip()
-        self._failures[result.host.get_name()] = (
-            f"'{name}': {reason(result.result, quoted=is_foreign(result.task)).splitlines()[0]}"
-        )
+        why = reason(result.result, quoted=is_foreign(result.task)).splitlines()[0]
+        self._failures[result.host.get_name()] = Stop(name, why)
 
     def _dump_results(self, result: Mapping[str, Any], *args: Any, **kwargs: Any) -> str:
         shown = {

@@ -26,6 +26,7 @@ from ansible.plugins.loader import connection_loader, init_plugin_loader
 import standin_torchrun
 from launch_overhead import launch_task, typed
 from machines import find_machine, run_playbook
+from muster.launch.planned import LaunchPlan, PlannedNode
 from muster_controller.launch.link_probe import probe_links
 from muster_controller.nodes.connection import NodeConnection
 from muster_controller.nodes.messages import Messages
@@ -131,15 +132,15 @@ def parts(began: float, machines: list[Machine], folder: str, verdict: float, en
 def probes(machines: list[Machine]) -> list[float]:
     """Seconds of each turn of all calls, over connections that are open."""
     entries = [
-        {"node": machine.name, "node_rank": rank, "address": machine.address, "interface": "eth0"}
-        for rank, machine in enumerate(machines)
+        PlannedNode(machine.name, rank, [rank], 1, machine.address, "eth0") for rank, machine in enumerate(machines)
     ]
+    plan = LaunchPlan("", "", "", "gloo", entries[0].address, 29500, len(entries), entries)
     messages = Messages({machine.name: connect(machine) for machine in machines}, NodeProgram("probe_listener"))
     messages.open()
     found = []
     for _ in range(PROBES):
         began = time.monotonic()
-        findings = probe_links({"master_port": 29500, "nodes": entries}, messages, lambda: False)
+        findings = probe_links(plan, messages, lambda: False)
         found.append(time.monotonic() - began)
         if findings:
             raise SystemExit(str(findings))

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.diagnosis.case import Case
+from muster.diagnosis.case import LaunchCase
 from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import decide
 from muster.diagnosis.foreign import Known, case_of_logs
@@ -185,7 +185,7 @@ def run(out: Path, say: Callable[[str], None]) -> bool:
         seen = sorted(one.id for one in TEXTS if re.search(one.pattern, text))
         right = not mishap.expect or any(one.startswith(mishap.expect) for one in seen)
         held = held and right and known.issuperset(seen)
-        case = Case(case_of_logs(logs, [Known("here", "127.0.0.1", ("localhost",))]))
+        case = LaunchCase(case_of_logs(logs, [Known("here", "127.0.0.1", ("localhost",))]))
         decided = decide(case, CAUSES)
         say(f"  {mishap.name}: {'read' if right else 'NOT READ'} as {', '.join(seen) or 'nothing'}")
         for line in diagnosis(case, decided)["lines"]:

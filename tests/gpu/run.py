@@ -38,6 +38,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from muster.launch.planned import LaunchPlan, PlannedNode
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -248,8 +250,8 @@ def tried(count: int, out: Path, mode: str, words: list[str]) -> tuple[reports.R
         for line in path.read_text().splitlines()
         if line.startswith("@muster {")
     ]
-    entry = {"node": "here", "ranks": list(range(count)), "node_rank": 0, "nproc": count}
-    plan = {"launch_id": "", "world_size": count, "backend": "nccl", "nodes": [entry]}
+    entry = PlannedNode("here", 0, list(range(count)), count, "")
+    plan = LaunchPlan("", "", "", "nccl", "", 0, count, [entry])
     names = next((word.partition("=")[2] for word in words if word.startswith("--stages=")), "")
     wanted = tuple(stage.name for stage in CHOSEN(mode, names))
     # Where there is torch; the parts before need nothing beside Python.

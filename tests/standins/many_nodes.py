@@ -53,7 +53,7 @@ def main() -> None:
     entry = {"run_dir": "/x", "work_dir": "/y", "cache_root": "/z", "argv": [], "env": {}, "unit": "x", "seats": []}
     plan = a_plan(nodes, user="nobody", entry=entry)
     logs = LogBook(folder / "launch", plan, lambda *_line: None, Redaction([]), Keeping(said.append))
-    connections = {entry["node"]: connect(entry["node"]) for entry in plan["nodes"]}
+    connections = {name: connect(name) for name in plan.names}
     supervisor = Started(plan, connections, a_settings(shared=True), logs, said.append)
     # A busy machine is no silent node.
     supervisor.pace = replace(supervisor.pace, notice=PATIENCE, patience=PATIENCE, lease=PATIENCE)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cases import cases
+from launch_shapes import a_plan
 from muster.acceptance import bandwidth, collectives, reports, transport
 from muster.verdict.check import collect
 from payload_parts import part
@@ -20,15 +21,11 @@ SUBJECTS = (collectives, bandwidth, transport)
 
 
 def reports_of(case: dict[str, Any]) -> reports.Reports:
-    nodes, first = [], 0
-    for number, (node, count) in enumerate(case.get("nproc", {"node1": 2, "node2": 2}).items()):
-        place = {"node": node, "node_rank": number, "ranks": list(range(first, first + count))}
-        nodes.append({**place, "address": f"10.0.0.{number + 1}", "interface": case.get("interface", "eth0")})
-        first += count
-    plan = {"backend": case.get("backend", "nccl"), "world_size": first, "nodes": nodes}
+    entry = {"interface": case.get("interface", "eth0")}
+    plan = a_plan(case.get("nproc", {"node1": 2, "node2": 2}), entry=entry, backend=case.get("backend", "nccl"))
     events = []
     for stage, by_rank in case["facts"].items():
-        for rank in range(first):
+        for rank in range(plan.world_size):
             own = {**by_rank.get("all", {}), **by_rank.get(rank, {})}
             if "log" in own:
                 own.update(nccl_log.parse(own.pop("log")))

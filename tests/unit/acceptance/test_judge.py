@@ -6,13 +6,16 @@ report it. expect.findings: all that are not `pass`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cases import cases
 from launch_shapes import a_plan
 from muster.acceptance import baseline, collectives, judge, reports, summary
+
+if TYPE_CHECKING:
+    from muster.launch.planned import LaunchPlan
 
 SIZES = (1, 1023)
 
@@ -21,9 +24,9 @@ def brute_force(size: int, world_size: int) -> int:
     return sum((place % 997 + 1) * (rank + 1) for rank in range(world_size) for place in range(size))
 
 
-def events_of(plan: dict[str, Any], change: dict[int, Any]) -> list[dict[str, Any]]:
+def events_of(plan: LaunchPlan, change: dict[int, Any]) -> list[dict[str, Any]]:
     events = []
-    world_size = plan["world_size"]
+    world_size = plan.world_size
     for rank, place in reports.places_of(plan).items():
         said: dict[str, dict[str, Any]] = {
             "world": {
@@ -55,7 +58,7 @@ def events_of(plan: dict[str, Any], change: dict[int, Any]) -> list[dict[str, An
     return events
 
 
-def reports_of(plan: dict[str, Any], events: list[dict[str, Any]], loss_ratio: float = 0.9) -> reports.Reports:
+def reports_of(plan: LaunchPlan, events: list[dict[str, Any]], loss_ratio: float = 0.9) -> reports.Reports:
     bounds = reports.Bounds(loss_ratio=loss_ratio)
     return reports.read(plan, events, "quick", ("world", "collectives", "train"), bounds)
 
@@ -71,7 +74,7 @@ def test_judge(case: dict[str, Any]) -> None:
     assert [f"{f['id']} {f['status']} {f['node']}: {f['summary']}" for f in found] == case["expect"]["findings"]
     assert verdict["status"] == case["expect"]["status"]
     assert verdict["summary"] == case["expect"]["summary"]
-    assert judge.measured(seen, events)["world_size"] == plan["world_size"]
+    assert judge.measured(seen, events)["world_size"] == plan.world_size
 
 
 def test_a_healthy_run_is_accepted_and_said_to_be() -> None:

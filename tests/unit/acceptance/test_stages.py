@@ -8,15 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from cases import cases
+from launch_shapes import a_plan
 from muster.acceptance import reports, stages
 from muster.verdict.finding import Finding
 
 WANTED = ("world", "device", "collectives")
-
-
-def plan() -> dict[str, Any]:
-    nodes = [{"node": f"node{n + 1}", "node_rank": n, "ranks": [2 * n, 2 * n + 1]} for n in range(2)]
-    return {"world_size": 4, "nodes": nodes}
 
 
 @cases(__file__, "stages")
@@ -28,6 +24,6 @@ def test_stages(case: dict[str, Any]) -> None:
             if change is not None:
                 report = {"event": "stage", "stage": stage, "status": "ok", "facts": {}, **change}
                 events.append({**report, "from_rank": rank, "from_node": f"node{rank // 2 + 1}"})
-    seen = reports.read(plan(), events, "quick", WANTED, reports.Bounds())
+    seen = reports.read(a_plan({"node1": 2, "node2": 2}), events, "quick", WANTED, reports.Bounds())
     found = [one for one in stages.judge(seen) if isinstance(one, Finding)]
     assert [f"{one.id} {one.status} {one.node}: {one.summary}" for one in found] == case["expect"]

@@ -7,13 +7,13 @@ otherwise, in a list by place; null: it does not say it. expect: all that is not
 from __future__ import annotations
 
 import copy
-import itertools
 import random
 from typing import Any
 
 import pytest
 
 from cases import cases
+from launch_shapes import a_plan
 from muster.acceptance import agreement, checkpoint, equality, precision, reports, sampling
 from muster.verdict.check import collect
 
@@ -99,20 +99,11 @@ def changed(facts: Any, change: Any) -> Any:
     return {name: value for name, value in whole.items() if name not in change or change[name] is not None}
 
 
-def plan_of(nproc: dict[str, int]) -> dict[str, Any]:
-    ranks = itertools.count()
-    nodes = [
-        {"node": node, "node_rank": node_rank, "ranks": [next(ranks) for _ in range(count)]}
-        for node_rank, (node, count) in enumerate(nproc.items())
-    ]
-    return {"world_size": sum(nproc.values()), "nodes": nodes}
-
-
 def reports_of(stage: str, nproc: dict[str, int], change: dict[int, Any]) -> reports.Reports:
-    plan = plan_of(nproc)
+    plan = a_plan(nproc)
     events = []
     for rank, place in reports.places_of(plan).items():
-        facts = changed(GOOD[stage](rank, plan["world_size"]), change.get(rank, {}))
+        facts = changed(GOOD[stage](rank, plan.world_size), change.get(rank, {}))
         report = {"event": "stage", "stage": stage, "status": "ok", "seconds": 1.0, "why": "", "facts": facts}
         events.append({**report, "from_rank": rank, "from_node": place.node})
     return reports.read(plan, events, "quick", (stage,), reports.Bounds())

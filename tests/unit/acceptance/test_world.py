@@ -30,7 +30,7 @@ def reports_of(case: dict[str, Any]) -> reports.Reports:
             "rank": rank,
             "local_rank": place.local_rank,
             "node_rank": place.node_rank,
-            "world_size": plan["world_size"],
+            "world_size": plan.world_size,
             "backend": backend,
             "machine": place.node,
             "device": "NVIDIA H100 80GB HBM3",

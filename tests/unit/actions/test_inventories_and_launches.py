@@ -101,7 +101,7 @@ def launch(folder: Path, nodes: int, speed: float) -> dict[str, Any]:
     summary = {"event": "summary", "from_rank": 0, "samples_per_second": speed, "global_batch": 64}
     passed = {"id": "launch.exit", "status": "pass", "node": "node1", "summary": "x"}
     verdict = {"status": "healthy", "summary": "x", "findings": [passed], "coverage": {"ran": [], "skipped": []}}
-    return {"plan": a_plan(nodes), "events": [summary], "verdict": verdict, "artifacts": str(folder)}
+    return {"plan": a_plan(nodes).as_json(), "events": [summary], "verdict": verdict, "artifacts": str(folder)}
 
 
 def test_launches_of_one_training_are_compared(world: World, tmp_path: Path) -> None:

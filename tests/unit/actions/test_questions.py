@@ -269,14 +269,14 @@ def test_the_output_of_a_launch_is_followed(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
 ) -> None:
     plan = a_plan(1)
-    kept = {"plan": packed(plan), "run_dir": plan["nodes"][0]["run_dir"], "user": "", "reader": None}
+    kept = {"plan": packed(plan), "run_dir": plan.head.run_dir, "user": "", "reader": None}
     log = {"begin": 0, "gap": 0, "offset": 7, "text": "step 7\n", "more": False}
     programs = Programs(
         monkeypatch,
         plan=lambda name, _: kept if name == "node1" else {"plan": None},
         follow={"logs": {"0/stdout": log}, "over": True, "offsets": {}},
     )
-    launch = plan["launch_id"]
+    launch = plan.launch_id
     assert world.run("launch_jobs", logs=launch) == {"changed": False, "over": True, "outcome": f"{launch} is over"}
     assert any("[rank 0] step 7" in line for line in displayed)
     displayed.clear()
@@ -343,7 +343,7 @@ def test_what_there_is_to_diagnose(
     assert displayed[-1] == f"  {live['said']}"
     none = world.run("diagnose")
     assert none["outcome"] == "No launch was begun from here, and none is named: give one with -e launch=ID"
-    kept_run(tmp_path, OLDER, verdict={"status": "healthy", "summary": "all is well"}, plan=a_plan(1))
+    kept_run(tmp_path, OLDER, verdict={"status": "healthy", "summary": "all is well"}, plan=a_plan(1).as_json())
     well = f"Launch {OLDER} ended well (all is well): there is nothing to diagnose"
     assert world.run("diagnose", launch=OLDER)["outcome"] == world.run("diagnose")["outcome"] == well
     world.vars["groups"] = {}

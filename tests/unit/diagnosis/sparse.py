@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from muster.diagnosis.case import Case
+from muster.diagnosis.case import LaunchCase
 
 FRAME = "/srv/venv/lib/python3.11/site-packages/torch/distributed/run.py"
 RAISED = f'Traceback (most recent call last):\n  File "{FRAME}", line 1\n'
@@ -97,7 +97,7 @@ def failed_rank(rank: int, lines: str, gone_at: float = 150.0) -> dict[str, Any]
     return {"code": 1, "gone_at": gone_at, "stderr": stderr}
 
 
-def case_of(sparse: dict[str, Any]) -> Case:
+def case_of(sparse: dict[str, Any]) -> LaunchCase:
     per_node = sparse.get("ranks_per_node", 2)
     names = sparse.get("participants", ["node1", "node2", "node3"])
     planned = [
@@ -126,6 +126,7 @@ def case_of(sparse: dict[str, Any]) -> Case:
             "ending": "FAILED",
             "ending_text": "a rank failed",
             "ending_node": "",
+            "starting": False,
             "began": 100.0,
             "stop_began": 200.0,
         },
@@ -188,4 +189,4 @@ def case_of(sparse: dict[str, Any]) -> Case:
         "unanswered": sparse.get("unanswered", {}),
         "key": sparse.get("key", "00"),
     }
-    return Case(shape)
+    return LaunchCase(shape)

@@ -12,7 +12,7 @@ from cases import cases, load_cases
 from lines import line
 from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import CONFIRMED, LIKELY, decide
-from muster.diagnosis.words import five_lines
+from muster.diagnosis.words import five_parts, lines_of
 from sparse import case_of
 
 ALL = load_cases(Path(__file__).parent / "cases" / "decide")
@@ -45,6 +45,6 @@ def test_every_cause_is_decided_in_a_case() -> None:
 def test_a_running_launch_has_no_end_to_quote() -> None:
     stopped = {"node1": {"ranks": [{"rank": 0}]}, "node2": {"ranks": [{"rank": 2, "state": "T"}]}}
     case = case_of({"launch": {"live": True, "ending": "", "ending_text": ""}, "snapshots": stopped})
-    what, where, *_ = five_lines(case, decide(case, CAUSES))
+    what, where, *_ = lines_of(five_parts(case, decide(case, CAUSES)))
     assert what == "What: the launch has not ended"
     assert where == "Where: node2, rank 2"

@@ -15,7 +15,7 @@ from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.texts import TEXTS
 
 if TYPE_CHECKING:
-    from muster.diagnosis.model import Text
+    from muster.diagnosis.evidence import Text
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from cases import cases
 from lines import line
-from muster.diagnosis.case import Case
+from muster.diagnosis.case import LaunchCase
 from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import decide
 from muster.diagnosis.foreign import Known, case_of_logs
@@ -34,7 +34,7 @@ def test_foreign(case: dict[str, Any]) -> None:
     }
     for rank, words in expect.get("said", {}).items():
         assert words in shape["ranks"][rank]["stderr"]
-    decided = decide(Case(shape), CAUSES)
+    decided = decide(LaunchCase(shape), CAUSES)
     assert decided.word == expect["word"]
     assert [line(one) for one in decided.causes] == expect.get("causes", [])
     assert {line(one) for one in decided.candidates} >= set(expect.get("candidates", []))
@@ -61,7 +61,7 @@ def test_any_text_is_a_case() -> None:
     ]
     for _ in range(300):
         text = "".join(chance.choice(pieces) for _ in range(chance.randrange(60)))
-        case = Case(case_of_logs({"a.log": text}, [Known("node1", "192.0.2.1")]))
+        case = LaunchCase(case_of_logs({"a.log": text}, [Known("node1", "192.0.2.1")]))
         decided = decide(case, CAUSES)
         assert decided.word != "confirmed"
         assert len(diagnosis(case, decided)["lines"]) == 5

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from muster.diagnosis import hand_typed
-from muster.diagnosis.case import Case
+from muster.diagnosis.case import LaunchCase
 from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import decide
 from muster.diagnosis.launched import Gathered
@@ -43,7 +43,7 @@ def agent(place: int, ranks: Sequence[int] = (), state: str = "S", **more: Any) 
 def test_what_was_typed_is_the_launch() -> None:
     typed = hand_typed.one_launch({"node2": [agent(1, (2, 3), "T")], "node1": [agent(0, (0, 1))]}, "ada")
     assert [one.node for one in typed] == ["node1", "node2"]
-    case = Case(hand_typed.case_shape(typed, SPECS, Gathered()))
+    case = LaunchCase(hand_typed.case_shape(typed, SPECS, Gathered()))
     launch = case.launch
     assert (launch["how"], launch["live"], launch["world_size"]) == ("foreign", True, 4)
     assert (launch["master_addr"], launch["master_port"]) == ("192.0.2.1", 29600)

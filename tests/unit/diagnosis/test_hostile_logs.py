@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cases import cases, load_cases
-from muster.diagnosis.case import Case
+from muster.diagnosis.case import LaunchCase
 from muster.diagnosis.causes import CAUSES
-from muster.diagnosis.decide import POSSIBLE, Decided, Judged, decide
+from muster.diagnosis.decide import POSSIBLE, Decided, JudgedCause, decide
 from muster.diagnosis.foreign import Known, case_of_logs
-from muster.diagnosis.model import Place, not_looked
+from muster.diagnosis.model import CausePlace, not_looked
 from muster.diagnosis.words import diagnosis, said, to_type
 
 if TYPE_CHECKING:
@@ -42,22 +42,22 @@ STUB = """#!/bin/sh
 """
 
 
-def case_of(case: dict[str, Any]) -> Case:
-    return Case(case_of_logs(case["logs"], KNOWN))
+def case_of(case: dict[str, Any]) -> LaunchCase:
+    return LaunchCase(case_of_logs(case["logs"], KNOWN))
 
 
-def commands_of(case: Case) -> Iterator[str]:
+def commands_of(case: LaunchCase) -> Iterator[str]:
     """All that may be printed of a case: for every cause there is, at each of its nodes."""
     nodes = [*case.nodes, "", *case.launch["master_addr"].split()[:1]]
     texts = [case.launch["master_addr"], *(one["stderr"] for one in case.seen["ranks"])]
     for cause in CAUSES:
         for node in nodes:
             for what in texts:
-                place = Place(node, case.head, 1, what)
-                one = Judged(cause, place, POSSIBLE, (), ())
+                place = CausePlace(node, case.head, 1, what)
+                one = JudgedCause(cause, place, POSSIBLE, (), ())
                 yield said(case, one)["fix"].get("command", "")
                 for question in (*cause.confirm, *cause.refute):
-                    asked = Judged(cause, place, POSSIBLE, ((question, not_looked("")),), ())
+                    asked = JudgedCause(cause, place, POSSIBLE, ((question, not_looked("")),), ())
                     typed = to_type(case, Decided("unknown", [], [asked], [], [], []))
                     yield typed.removeprefix(TELL_APART) if typed.startswith(TELL_APART) else ""
 
@@ -119,10 +119,10 @@ def test_names_that_came_another_way_are_in_no_command(value: str, stubs: Path) 
     shape["launch"]["how"] = "foreign"
     for node in shape["launch"]["nodes"][1:]:
         node["node"] = value
-    check(Case(shape), stubs)
+    check(LaunchCase(shape), stubs)
 
 
-def check(known: Case, stubs: Path) -> None:
+def check(known: LaunchCase, stubs: Path) -> None:
     printed = {command for command in commands_of(known) if command}
     assert printed, "nothing is printed at all"
     for command in printed:
@@ -147,7 +147,7 @@ def test_what_is_said_of_it_has_five_lines(case: dict[str, Any]) -> None:
 def test_in_the_fix_of_a_sites_rule_a_text_of_a_log_is_one_word(fix: str, what: str, stubs: Path) -> None:
     """It is a sentence, in which people write commands."""
     known = case_of(PLAIN)
-    one = Judged(replace(CAUSES[0], fix=fix, command=""), Place("node1", what=what), POSSIBLE, (), ())
+    one = JudgedCause(replace(CAUSES[0], fix=fix, command=""), CausePlace("node1", what=what), POSSIBLE, (), ())
     command = said(known, one)["fix"]["text"].removeprefix("Run: ")
     assert shlex.split(command) == ["umount", what]
     assert started(command, stubs) == [["umount", what]]

@@ -11,7 +11,7 @@ import pytest
 import own_mishaps
 from cases import document_of
 from lines import line
-from muster.diagnosis.case import Case
+from muster.diagnosis.case import LaunchCase
 from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import decide
 from muster.diagnosis.foreign import Known, case_of_logs
@@ -36,17 +36,17 @@ def test_what_is_said_of_it(machine: str, name: str) -> None:
     text = "\n".join(logs.values())
     assert sorted(one.id for one in TEXTS if re.search(one.pattern, text)) == expect["read"]
     known = [Known(node, more[0], tuple(more[1:])) for node, more in MACHINES[machine]["known"].items()]
-    case = Case(case_of_logs(logs, known))
+    case = LaunchCase(case_of_logs(logs, known))
     decided = decide(case, CAUSES)
     assert (decided.word, [line(one) for one in decided.causes]) == (expect["word"], expect["causes"])
-    said = dict(one.split(": ", 1) for one in diagnosis(case, decided)["lines"])
+    said = diagnosis(case, decided)["parts"]
     assert expect["what"] in said["What"]
     assert expect.get("why", "") in said["Why"]
     assert expect["type"] in said["Type"]
 
 
 def test_how_far_a_rank_had_come_is_read_in_torchs_own_words() -> None:
-    case = Case(case_of_logs(logs_of("h100", "timeout"), []))
+    case = LaunchCase(case_of_logs(logs_of("h100", "timeout"), []))
     assert [(one.rank, one.enqueued, one.within) for one in progress(case)] == [(0, 2, True)]
 
 

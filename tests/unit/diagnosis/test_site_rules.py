@@ -15,7 +15,7 @@ from cases import cases
 from muster.diagnosis import facts, site_rules
 from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import decide
-from muster.diagnosis.model import Place
+from muster.diagnosis.model import CausePlace
 from muster.diagnosis.site_reading import File, rules_of
 from muster.verdict.commands import OnNode
 from sparse import case_of
@@ -101,13 +101,13 @@ def test_a_command_that_did_not_run_is_not_looked(example: Rules, code: int | No
     decided = decide(case, example.all_causes)
     assert "site.storage" not in {one.cause.id for one in (*decided.causes, *decided.ruled_out)}
     [question] = [one for cause in example.causes for one in cause.confirm]
-    answer = question.look(case, Place("node2"))
+    answer = question.look(case, CausePlace("node2"))
     assert (answer.word, answer.text) == ("not looked", f"node2: {why}")
 
 
 def test_where_commands_are_off_it_is_not_looked_and_what_to_type_is_known(example: Rules) -> None:
     [question] = [one for cause in example.causes for one in cause.confirm]
-    answer = question.look(example.of(case_of(LOST).seen), Place("node2"))
+    answer = question.look(example.of(case_of(LOST).seen), CausePlace("node2"))
     assert (answer.word, "diagnose_rules_commands" in answer.text) == ("not looked", True)
     assert isinstance(question.command, OnNode)
     assert question.command.filled({"node": "node2"}).endswith("-a 'findmnt --noheadings /storage'")
@@ -116,10 +116,10 @@ def test_where_commands_are_off_it_is_not_looked_and_what_to_type_is_known(examp
 def test_of_no_node_in_particular_all_are_asked(example: Rules) -> None:
     [question] = [one for cause in example.causes for one in cause.confirm]
     seen = with_answer(example, 0)
-    assert question.look(example.of(case_of(seen).seen), Place()).word == "not looked"
+    assert question.look(example.of(case_of(seen).seen), CausePlace()).word == "not looked"
     ran = {name: ["site.storage_not_mounted"] for name in ("node1", "node2", "node3")}
-    assert question.look(example.of(case_of({**seen, "ran": ran}).seen), Place()).word == "no"
-    assert question.look(example.of(case_of(with_answer(example, 1)).seen), Place()).word == "yes"
+    assert question.look(example.of(case_of({**seen, "ran": ran}).seen), CausePlace()).word == "no"
+    assert question.look(example.of(case_of(with_answer(example, 1)).seen), CausePlace()).word == "yes"
 
 
 def test_ids_are_of_one_file_alone_and_lines_are_said() -> None:
@@ -171,7 +171,7 @@ def test_facts(path: str, test: dict[str, Any], word: str) -> None:
     }
     case = case_of({"records": {"node1": {"start": {"unit": {}}, "end": end}}})
     assert facts.problem_of(path, test) is None
-    assert facts.asks(path, test)(case, Place("node1")).word == word
+    assert facts.asks(path, test)(case, CausePlace("node1")).word == word
 
 
 def test_kept_launches_are_replayed(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cases import load_cases
-from muster.diagnosis.case import Case
+from muster.diagnosis.case import LaunchCase
 from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import CONFIRMED, LIKELY, decide, plainly
 from muster.diagnosis.model import not_looked
@@ -24,8 +24,8 @@ from sparse import case_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from muster.diagnosis.decide import Decided, Judged
-    from muster.diagnosis.model import Answer, Cause, Place, Question
+    from muster.diagnosis.decide import Decided, JudgedCause
+    from muster.diagnosis.model import Cause, CauseAnswer, CausePlace, Question
 
     Part = tuple[Any, ...]
 
@@ -40,7 +40,7 @@ KEPT = ("node", "rank", "local_rank", "reached", "at", "boot_id", "hostname", "u
 
 
 @cache
-def decided(name: str) -> tuple[Case, Decided]:
+def decided(name: str) -> tuple[LaunchCase, Decided]:
     case = case_of(ALL[name]["seen"])
     return case, decide(case, CAUSES)
 
@@ -52,11 +52,11 @@ def cases_of(cause: Cause, word: str) -> list[str]:
     ]
 
 
-def where(one: Judged) -> tuple[str, str]:
+def where(one: JudgedCause) -> tuple[str, str]:
     return one.place.node, one.place.peer
 
 
-def blames(case: Case, before: Decided, after: Decided) -> list[str]:
+def blames(case: LaunchCase, before: Decided, after: Decided) -> list[str]:
     """What is proved now about a node that was not named, though it was not proved by itself before either; nor the
     same at all nodes alike, which names them now that fewer of them are known."""
     alike = {one.cause.id for one in before.causes if not any(where(one))}
@@ -85,7 +85,7 @@ def test_without_its_proof_it_is_not_proved(cause: Cause) -> None:
         }
         assert proofs, name
 
-        def without(question: Question, asked: Case, place: Place, proofs: Any = proofs) -> Answer:
+        def without(question: Question, asked: LaunchCase, place: CausePlace, proofs: Any = proofs) -> CauseAnswer:
             return not_looked("taken away") if question in proofs else plainly(question, asked, place)
 
         after = decide(case, CAUSES, without)
@@ -128,9 +128,9 @@ def test_the_cases_with_two_faults_are_there() -> None:
 # ---------------------------------------------------------------- taking away
 
 
-def each_without(case: Case) -> Iterator[tuple[Part, Decided]]:
+def each_without(case: LaunchCase) -> Iterator[tuple[Part, Decided]]:
     for part in parts(case.seen):
-        yield part, decide(Case(without_part(case.seen, part)), CAUSES)
+        yield part, decide(LaunchCase(without_part(case.seen, part)), CAUSES)
 
 
 def parts(seen: Any) -> Iterator[Part]:

@@ -10,7 +10,7 @@ import pytest
 from muster.diagnosis.texts import TEXTS
 
 if TYPE_CHECKING:
-    from muster.diagnosis.model import Text
+    from muster.diagnosis.evidence import Text
 
 # Of one line two texts may each say something: (whose example, who else claims it).
 ALSO = {("nccl.unique_id", "store.key")}

@@ -15,7 +15,7 @@ import pytest
 
 from looked_at import HERE, looked
 from muster.diagnosis.causes.gpu import XID, XID_OF_PROGRAM
-from muster.diagnosis.model import Place
+from muster.diagnosis.model import CausePlace
 from muster.health import kernel_log as rules
 from muster.health.facts import facts
 from muster.health.xids import XID_LINE
@@ -58,5 +58,5 @@ def test_none_of_it_is_the_nodes_fault() -> None:
 def test_the_diagnosis_counts_it_as_the_programs_fault(number: int) -> None:
     kernel: Any = [{"at": when, "text": text} for when, text in LINES if f": {number}," in text]
     case = case_of({"records": {"node1": {"end": {"kernel": kernel}}}})
-    assert XID_OF_PROGRAM.look(case, Place("node1")).word == "yes"
-    assert XID.look(case, Place("node1")).word == "no"
+    assert XID_OF_PROGRAM.look(case, CausePlace("node1")).word == "yes"
+    assert XID.look(case, CausePlace("node1")).word == "no"

@@ -11,10 +11,11 @@ import pytest
 from cases import cases
 from muster.launch.answers import reader
 from muster.launch.failure import NodeReport, first_failure
+from muster.launch.unit import UnitEnd
 from muster.verdict.printable import ForeignText
 from muster.verdict.reading import UnusableError
 
-READ = reader({"nodes": [{"node": "node1", "ranks": [0, 1]}, {"node": "node2", "ranks": [2, 3]}]})
+READ = reader({"node1": [0, 1], "node2": [2, 3]})
 LOOK: dict[str, Any] = {
     "unit": {"LoadState": "loaded", "ActiveState": "active", "ExecMainStatus": "0"},
     "result": {"reason": "exit", "code": -9, "ended_at": 4.5, "error": "x"},
@@ -74,7 +75,9 @@ def test_whatever_is_written_there_nothing_raises_but_this() -> None:
         except UnusableError:
             unusable += 1
             continue
-        report = NodeReport("node2", ended=look["result"], unit=look["unit"], ranks=look["ranks"], first_rank=2)
+        report = NodeReport(
+            "node2", ended=look["result"], unit=UnitEnd.read(look["unit"]), ranks=look["ranks"], first_rank=2
+        )
         report.errors, report.disk, report.agent_log = (
             look["errors"],
             look["disk"],

@@ -13,11 +13,11 @@ import pytest
 from cases import cases
 from launch_shapes import LAUNCH_ID, UNIT, a_plan
 from muster.launch import attempts, fit
-from muster.launch.attempts import Attempt, Seat
+from muster.launch.attempts import LaunchAttempt, Seat
 from muster.launch.endings import Ending
 from muster.launch.failure import NodeReport
 from muster.launch.options import LaunchOptions
-from muster.launch.outcome import Left, Record, judge
+from muster.launch.outcome import LaunchRecord, Left, judge
 from muster.launch.watch import Decision
 from muster.verdict.printable import ForeignText
 from muster.verdict.reading import UnusableError
@@ -48,17 +48,21 @@ def test_the_nodes_of_the_next_attempt(case: dict[str, Any]) -> None:
 
 @cases(__file__, "attempts_futile")
 def test_what_will_repeat_is_not_tried_again(case: dict[str, Any]) -> None:
-    history = [Attempt(number, LAUNCH_ID, ["node1"], "x", **one) for number, one in enumerate(case["attempts"], 1)]
+    history = [
+        LaunchAttempt(number, LAUNCH_ID, ["node1"], "x", **one) for number, one in enumerate(case["attempts"], 1)
+    ]
     assert attempts.futile(history, LaunchOptions(restarts=9, checkpoints=case["checkpoints"])) == case["expect"]
 
 
-def raised(stderr: str) -> Record:
+def raised(stderr: str) -> LaunchRecord:
     report = NodeReport("node2", first_rank=1, last_answer=90.0, stderr={"0": stderr})
     report.ranks = [{"rank": 1, "local_rank": 0, "pid": 7, "gone_at": 80.0}]
-    return Record(PLAN, Decision(Ending.FAILED, "x", "node2"), [], [NodeReport("node1"), report], stop_began=100.0)
+    return LaunchRecord(
+        PLAN, Decision(Ending.FAILED, "x", "node2"), [], [NodeReport("node1"), report], stop_began=100.0
+    )
 
 
-def attempt_of(record: Record, number: int = 1) -> Attempt:
+def attempt_of(record: LaunchRecord, number: int = 1) -> LaunchAttempt:
     return attempts.ended(record, judge(record, "logs"), number, 0.0)
 
 
@@ -75,7 +79,9 @@ def test_what_only_followed_from_another_failure_is_no_exception_that_will_repea
 
 
 def test_a_node_that_is_lost_is_left_out_and_named() -> None:
-    record = Record(PLAN, Decision(Ending.NODE, "no route", "node2"), [], [NodeReport("node1"), NodeReport("node2")])
+    record = LaunchRecord(
+        PLAN, Decision(Ending.NODE, "no route", "node2"), [], [NodeReport("node1"), NodeReport("node2")]
+    )
     record.unseen = ["node2"]
     attempt = attempt_of(record)
     assert (attempt.failed, attempt.signature) == (["node2"], "")
@@ -84,20 +90,22 @@ def test_a_node_that_is_lost_is_left_out_and_named() -> None:
 
 @pytest.mark.parametrize("ending", [Ending.FINISHED, Ending.INTERRUPTED, Ending.DETACHED, Ending.TAKEN])
 def test_ends_that_have_no_other_attempt(ending: Any) -> None:
-    record = Record(PLAN, Decision(ending, "x"), [], [NodeReport("node1"), NodeReport("node2")])
-    assert attempts.final(record, Attempt(2, LAUNCH_ID, ["node1", "node2"], "x"))
+    record = LaunchRecord(PLAN, Decision(ending, "x"), [], [NodeReport("node1"), NodeReport("node2")])
+    assert attempts.final(record, LaunchAttempt(2, LAUNCH_ID, ["node1", "node2"], "x"))
 
 
 def test_a_time_limit_is_one_of_them() -> None:
     limited = NodeReport("node1", ended={"reason": "limit", "ended_at": 5.0}, last_answer=6.0)
-    record = Record(PLAN, Decision(Ending.FAILED, "x", "node1"), [], [limited, NodeReport("node2")], stop_began=9.0)
+    record = LaunchRecord(
+        PLAN, Decision(Ending.FAILED, "x", "node1"), [], [limited, NodeReport("node2")], stop_began=9.0
+    )
     assert attempts.final(record, attempt_of(record))
 
 
 def test_a_start_that_is_refused_has_no_other_one_but_a_later_attempt_has() -> None:
-    refused = Record(PLAN, None, [Ending.NODE.check.fail("node2", "x")], [])
-    assert attempts.final(refused, Attempt(1, LAUNCH_ID, ["node1", "node2"], "x"))
-    assert not attempts.final(refused, Attempt(2, LAUNCH_ID, ["node1", "node2"], "x"))
+    refused = LaunchRecord(PLAN, None, [Ending.NODE.check.fail("node2", "x")], [])
+    assert attempts.final(refused, LaunchAttempt(1, LAUNCH_ID, ["node1", "node2"], "x"))
+    assert not attempts.final(refused, LaunchAttempt(2, LAUNCH_ID, ["node1", "node2"], "x"))
     assert attempt_of(refused, 2).failed == ["node2"]
 
 
@@ -183,13 +191,13 @@ def test_restarts_of_a_detached_launch_are_refused_with_the_reason() -> None:
 
 
 def finished() -> Any:
-    record = Record(PLAN, Decision(Ending.FINISHED, "x"), [], [NodeReport("node1"), NodeReport("node2")])
+    record = LaunchRecord(PLAN, Decision(Ending.FINISHED, "x"), [], [NodeReport("node1"), NodeReport("node2")])
     return judge(record, "logs")
 
 
 def test_a_launch_that_ended_well_in_its_second_attempt_says_what_came_before() -> None:
     first = attempt_of(raised(RAISED))
-    history = [first, Attempt(2, "20260101-130000-abcd", ["node1"], "fine")]
+    history = [first, LaunchAttempt(2, "20260101-130000-abcd", ["node1"], "fine")]
     verdict = attempts.whole_verdict(finished(), history, ["with attempt 2 (x) without node2"], "")
     assert verdict["status"] == "degraded"
     assert verdict["findings"][0]["id"] == "launch.restarted"

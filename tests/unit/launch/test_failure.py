@@ -11,6 +11,7 @@ from typing import Any
 from cases import cases
 from muster.launch import failure
 from muster.launch.failure import Failure, NodeReport
+from muster.launch.unit import UnitEnd
 
 LATER = 1000.0  # a stop after everything else
 
@@ -21,7 +22,10 @@ def line(one: Failure) -> str:
 
 @cases(__file__, "failure")
 def test_failure(case: dict[str, Any]) -> None:
-    reports = [NodeReport(node, **given) for node, given in case["reports"].items()]
+    reports = [
+        NodeReport(node, **{**given, "unit": UnitEnd.read(given.get("unit", {}))})
+        for node, given in case["reports"].items()
+    ]
     cause, others = failure.first_failure(reports, case.get("stop_began", LATER))
     assert [line(one) for one in ([cause] if cause else []) + others] == case["expect"]["failures"]
     assert (cause.traceback if cause else "") == case["expect"].get("evidence", "").rstrip()

@@ -114,12 +114,12 @@ def test_of_folders_within_each_other_the_outer_one_is_shown() -> None:
 def test_the_plan_takes_what_it_runs_from_the_image() -> None:
     image = {"source": "/srv/train.tar", "id": "a" * 64, "folders": ["/data"]}
     plan = a_plan(1, a_request(script="/workspace/train.py", image=image))
-    (entry,) = plan["nodes"]
-    assert plan["image"] == image
-    assert entry["argv"][:4] == ["python3", "-m", "torch.distributed.run", "--nnodes=1"]
-    assert entry["argv"][-1] == "/workspace/train.py"
-    assert "PATH" not in entry["env"]
-    assert entry["env"]["HOME"] == entry["work_dir"]
-    assert "HOME" not in entry["from_node"]
-    assert entry["environment"] == ""
-    assert plan["launcher"] == "torchrun"
+    (entry,) = plan.nodes
+    assert plan.image == image
+    assert entry.argv[:4] == ["python3", "-m", "torch.distributed.run", "--nnodes=1"]
+    assert entry.argv[-1] == "/workspace/train.py"
+    assert "PATH" not in entry.env
+    assert entry.env["HOME"] == entry.work_dir
+    assert "HOME" not in entry.from_node
+    assert entry.environment == ""
+    assert plan.launcher == "torchrun"

@@ -14,7 +14,7 @@ PLAN = a_plan(
     {"node1": 2, "node2": 2},
     given={"HF_TOKEN": "launch_env_file"},
     fetch={"patterns": ["results/*"], "most": 1000, "folder": ""},
-)
+).as_json()
 
 
 @cases(__file__, "jobs")

@@ -12,7 +12,7 @@ import pytest
 
 from cases import cases
 from muster.launch import launchers
-from muster.launch.launchers import Place
+from muster.launch.launchers import LaunchPlace
 
 PLACE: dict[str, Any] = {
     "nnodes": 2,
@@ -36,11 +36,11 @@ def test_launchers(case: dict[str, Any]) -> None:
     problems = launchers.problems_of(command, script=bool(script), chdir=case.get("chdir", False), project=False)
     assert problems == expected.get("problems", [])
     if "argv" in expected:
-        place = Place(**{**PLACE, **case.get("place", {})})
+        place = LaunchPlace(**{**PLACE, **case.get("place", {})})
         program = [script] if script else case.get("program", [])
         assert launchers.argv_of(command, program, case.get("args", []), place) == expected["argv"]
     if "env" in expected:
-        found = launchers.environment_of(command, case.get("backend", "gloo"), Place(**PLACE))
+        found = launchers.environment_of(command, case.get("backend", "gloo"), LaunchPlace(**PLACE))
         assert found == expected["env"]
     if "name" in expected:
         name = launchers.name_of(command)
@@ -52,7 +52,7 @@ def test_launchers(case: dict[str, Any]) -> None:
 
 def test_without_a_command_it_is_torchrun() -> None:
     assert launchers.name_of([]) == "torchrun"
-    assert launchers.environment_of([], "gloo", Place(**PLACE)) == {}
+    assert launchers.environment_of([], "gloo", LaunchPlace(**PLACE)) == {}
     assert launchers.problems_of([], script=False, chdir=False, project=False) == launchers.warnings_of([], 2) == []
 
 
@@ -88,7 +88,7 @@ def test_who_gives_every_node_as_many_ranks() -> None:
 def test_the_script_within_a_command_is_looked_for_in_the_project(command: str, found: str | None) -> None:
     words, problem = launchers.of_project(command.split(), lambda path: "" if path in PATHS else "none", chdir=False)
     assert (" ".join(words), problem) == (found or command, "")
-    place = Place(**PLACE, project="/run/project")
+    place = LaunchPlace(**PLACE, project="/run/project")
     assert "{project}" not in " ".join(launchers.argv_of(words, [], [], place))
 
 

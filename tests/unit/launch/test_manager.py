@@ -6,6 +6,7 @@ against it. cases/own: facts of a node as far as they differ from a fit one -> w
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from cases import cases
@@ -42,14 +43,14 @@ def test_whose(case: dict[str, Any]) -> None:
 @cases(__file__, "own")
 def test_own(case: dict[str, Any]) -> None:
     facts: Any = {"uid": 1000, "disk": {"path": case.get("disk", ROOT)}, "own": {**OWN, **case["own"]}}
-    found = manager.own({"node": "node1"}, facts, case.get("seats", ["cpu"]), ROOT)
+    found = manager.own(a_plan(1).head, facts, case.get("seats", ["cpu"]), ROOT)
     assert shown(found) == case["expect"]
 
 
 def test_of_an_administrators_launch_nothing_is_asked() -> None:
     one: Any = {"uid": 0, "own": None}
     other: Any = {"uid": 1, "own": None}
-    assert manager.own({"node": "node1"}, one, ["cpu"], "") == []
+    assert manager.own(a_plan(1).head, one, ["cpu"], "") == []
     assert manager.notes({"node1": one, "node2": other}) == []
 
 
@@ -70,7 +71,7 @@ def test_only_its_user_follows_an_own_launch() -> None:
     assert shown(manager.not_theirs(plan, seen)) == [
         "node2 launch.who fail: launch 20260101-120000-abcd is ada's own, and bob logs in"
     ]
-    assert manager.not_theirs({**plan, "manager": "system"}, seen) == []
+    assert manager.not_theirs(replace(plan, manager="system"), seen) == []
 
 
 def test_an_administrator_comes_to_an_own_launch_in_its_users_name() -> None:
@@ -78,7 +79,7 @@ def test_an_administrator_comes_to_an_own_launch_in_its_users_name() -> None:
     seen: Any = {"node1": ADA, "node2": {**ADA, "name": "admin", "launch_user": False}}
     assert manager.not_theirs(plan, seen) == []
     assert manager.others(plan, seen) == {"node2"}
-    assert manager.others({**plan, "manager": "system"}, seen) == set()
+    assert manager.others(replace(plan, manager="system"), seen) == set()
     assert manager.not_theirs(plan, seen, {"node2": ""}) == []
     [refused] = shown(manager.not_theirs(plan, seen, {"node2": "sudo: a password is required"}))
     assert refused.endswith("ada's own, and admin logs in, who cannot act for ada there: sudo: a password is required")

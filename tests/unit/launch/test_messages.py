@@ -65,6 +65,6 @@ def test_look(tmp_path: Path) -> None:
         "limit": 100,
     }
     look = looking.look({**request})
-    assert set(look) == keys(messages.Look)
+    assert set(look) == keys(messages.LaunchLook)
     assert set(look["logs"]["agent"]) == keys(messages.LogPart)
     assert set(look["disk"]) == keys(messages.DiskFacts)

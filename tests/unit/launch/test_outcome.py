@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from launch_shapes import UNIT, a_plan
@@ -9,7 +10,7 @@ from muster.launch import outcome
 from muster.launch.endings import Ending
 from muster.launch.failure import NodeReport
 from muster.launch.occupied import TAKEN
-from muster.launch.outcome import Left, Record
+from muster.launch.outcome import LaunchRecord, Left
 from muster.launch.watch import Decision
 from muster.verdict.finding import Finding
 
@@ -28,7 +29,7 @@ def judged(ending: Decided | None, text: str = "", node: str = "", **more: Any) 
         **more,
     }
     decision = Decision(ending, text, node) if ending else None
-    return outcome.judge(Record(PLAN, decision, **given), "artifacts/rack/x/logs")
+    return outcome.judge(LaunchRecord(PLAN, decision, **given), "artifacts/rack/x/logs")
 
 
 def test_finished() -> None:
@@ -145,7 +146,7 @@ def brought(launcher: str, *reports: NodeReport) -> Verdict:
     """What the ranks of a command come to."""
     failed = any(report.ended for report in reports)
     decision = Decision(Ending.FAILED if failed else Ending.FINISHED, "", "")
-    record = Record({**PLAN, "launcher": launcher}, decision, reports=list(reports), stop_began=1000.0)
+    record = LaunchRecord(replace(PLAN, launcher=launcher), decision, reports=list(reports), stop_began=1000.0)
     return outcome.judge(record, "artifacts/rack/x/logs")
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +19,9 @@ from muster.launch import plan as planning
 from muster.launch.plan import PlanError
 from muster.launch.text import describe
 from muster.verdict.redaction import Redaction
+
+if TYPE_CHECKING:
+    from muster.launch.planned import LaunchPlan
 
 NOBODY: Any = {"held": {}, "computing": {}, "uuids": [], "why": ""}
 LOOKED_AT: Any = {
@@ -30,7 +34,7 @@ LOOKED_AT: Any = {
 }
 
 
-def planned(nodes: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+def planned(nodes: dict[str, Any], request: dict[str, Any]) -> LaunchPlan:
     inventory = [a_node(number, name, **given) for number, (name, given) in enumerate(nodes.items(), 1)]
     return planning.build_plan(a_request(**request), inventory)
 
@@ -44,42 +48,39 @@ def test_plan(case: dict[str, Any]) -> None:
         assert refusal.value.problems == expected["problems"]
         return
     plan = planned(case["nodes"], case.get("request", {}))
-    entries = {entry["node"]: entry for entry in plan["nodes"]}
-    first = plan["nodes"][0]
+    first, kept = plan.head, plan.as_json()
     parts = {
-        **plan,
-        **entries,
-        "ranks": {name: entry["ranks"] for name, entry in entries.items()},
-        "script": first["argv"][12],
-        "from_node": first["from_node"],
+        **kept,
+        **{entry["node"]: entry for entry in kept["nodes"]},
+        "ranks": plan.ranks,
+        "script": first.argv[12],
+        "from_node": first.from_node,
     }
     assert {name: parts[name] for name in expected} == expected
 
 
 def test_complete_fills_in_what_only_the_node_knows() -> None:
-    entry = planning.complete(
-        planned({"node1": {"nproc": 3}}, {"env": {"HOME": "/data"}})["nodes"][0], LOOKED_AT, "gloo"
-    )
-    assert entry["from_node"] == {}
-    assert entry["interface"] == "eth0"
+    entry = planning.complete(planned({"node1": {"nproc": 3}}, {"env": {"HOME": "/data"}}).head, LOOKED_AT, "gloo")
+    assert entry.from_node == {}
+    assert entry.interface == "eth0"
     wanted = {"HOME": "/data", "OMP_NUM_THREADS": "2", "GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "=eth0"}
-    assert {name: entry["env"][name] for name in wanted} == wanted
+    assert {name: entry.env[name] for name in wanted} == wanted
 
 
 def test_compiled_kernels_go_into_a_folder_of_the_environments_release() -> None:
     node = {"node1": {"nproc": 3}}
-    entry = planning.complete(planned(node, {"env": {"TRITON_CACHE_DIR": "/scratch"}})["nodes"][0], LOOKED_AT, "gloo")
-    inductor, extensions = (entry["env"][name] for name in ("TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"))
+    entry = planning.complete(planned(node, {"env": {"TRITON_CACHE_DIR": "/scratch"}}).head, LOOKED_AT, "gloo")
+    inductor, extensions = (entry.env[name] for name in ("TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"))
     folder = "/var/lib/muster/cache/muster/opt-muster-pytorch-2.13.0-1-"
     assert inductor.startswith(folder)
     assert inductor.endswith("/inductor")
     assert extensions == inductor.removesuffix("inductor") + "extensions"
-    assert entry["env"]["TRITON_CACHE_DIR"] == "/scratch"
+    assert entry.env["TRITON_CACHE_DIR"] == "/scratch"
     assert caches.to_look_at(entry)["TRITON_CACHE_DIR"] == "/scratch"
     other: Any = {**LOOKED_AT, "environment": "/opt/muster/pytorch/2.14.0-1"}
-    again = planning.complete(planned(node, {})["nodes"][0], other, "gloo")
-    assert again["env"]["TORCHINDUCTOR_CACHE_DIR"] not in {inductor, ""}
-    assert caches.to_look_at(planned(node, {})["nodes"][0]) == {"cluster_run_root": "/var/lib/muster/cache/muster"}
+    again = planning.complete(planned(node, {}).head, other, "gloo")
+    assert again.env["TORCHINDUCTOR_CACHE_DIR"] not in {inductor, ""}
+    assert caches.to_look_at(planned(node, {}).head) == {"cluster_run_root": "/var/lib/muster/cache/muster"}
 
 
 @pytest.mark.parametrize("path", ["/", "/../..", "/a b/\n;$x", "/" + "x" * 300])
@@ -92,35 +93,34 @@ def test_a_folder_of_caches_has_a_name_that_is_one(path: str) -> None:
 
 
 def test_every_rank_has_a_thread() -> None:
-    entry = planning.complete(planned({"node1": {"nproc": 16}}, {})["nodes"][0], LOOKED_AT, "gloo")
-    assert entry["env"]["OMP_NUM_THREADS"] == "1"
+    entry = planning.complete(planned({"node1": {"nproc": 16}}, {}).head, LOOKED_AT, "gloo")
+    assert entry.env["OMP_NUM_THREADS"] == "1"
 
 
 def test_of_the_environment_that_somebody_gave_names_are_kept_alone() -> None:
     given = {"FLAVOUR": "vanilla-2", "HF_TOKEN": "hf-1", "HOME": "/data"}
     plan = planned({"node1": {}}, {"env": given, "env_from": {"HF_TOKEN": "launch_env_file"}})
     kept = planning.masked(plan, Redaction([]))
-    assert kept["given"] == {"FLAVOUR": "launch_env", "HF_TOKEN": "launch_env_file", "HOME": "launch_env"}
-    assert not given.keys() & kept["nodes"][0]["env"].keys()
-    assert kept["nodes"][0]["env"]["MUSTER_NODE"] == "node1"
-    assert plan["nodes"][0]["env"].items() >= given.items()
+    assert kept.given == {"FLAVOUR": "launch_env", "HF_TOKEN": "launch_env_file", "HOME": "launch_env"}
+    assert not given.keys() & kept.head.env.keys()
+    assert kept.head.env["MUSTER_NODE"] == "node1"
+    assert plan.head.env.items() >= given.items()
     shown = describe(kept)
     assert "  FLAVOUR=<from launch_env> \\\n" in shown
     assert "  HF_TOKEN=<from launch_env_file> \\\n" in shown
-    assert not [value for value in given.values() if value in json.dumps(kept) + shown]
+    assert not [value for value in given.values() if value in json.dumps(kept.as_json()) + shown]
 
 
 def test_of_a_plan_of_an_earlier_release_no_environment_is_kept() -> None:
-    plan = planned({"node1": {}}, {})
-    del plan["given"]
-    assert planning.masked(plan, Redaction([]))["nodes"][0]["env"] == {}
+    plan = replace(planned({"node1": {}}, {}), given=None)
+    assert planning.masked(plan, Redaction([])).head.env == {}
 
 
 def test_secrets_among_the_arguments_are_covered() -> None:
     args = ["--api-key=abc", "--lr", "0.1"]
     plan = planned({"node1": {}}, {"script_args": args})
-    assert planning.masked(plan, Redaction([]))["nodes"][0]["argv"][13:] == ["--api-key=********", "--lr", "0.1"]
-    assert plan["nodes"][0]["argv"][13:] == args
+    assert planning.masked(plan, Redaction([])).head.argv[13:] == ["--api-key=********", "--lr", "0.1"]
+    assert plan.head.argv[13:] == args
 
 
 def test_ranks_find_the_project_before_what_a_user_has_set() -> None:
@@ -128,9 +128,9 @@ def test_ranks_find_the_project_before_what_a_user_has_set() -> None:
     copy = "/var/lib/muster/launches/20260101-120000-abcd/project"
     for given, path in (({}, copy), ({"PYTHONPATH": "/srv/lib"}, f"{copy}:/srv/lib")):
         plan = planned({"node1": {}}, {"script": "train.py", "project": project, "env": given})
-        (entry,) = plan["nodes"]
-        assert (entry["env"]["MUSTER_PROJECT"], entry["env"]["PYTHONPATH"]) == (copy, path)
+        (entry,) = plan.nodes
+        assert (entry.env["MUSTER_PROJECT"], entry.env["PYTHONPATH"]) == (copy, path)
         assert planning.in_project(entry)
-    assert "PYTHONPATH" not in planned({"node1": {}}, {})["nodes"][0]["env"]
-    assert not planning.in_project(planned({"node1": {}}, {})["nodes"][0])
-    assert not planning.in_project(planned({"node1": {}}, {"script": "", "module": "a.b"})["nodes"][0])
+    assert "PYTHONPATH" not in planned({"node1": {}}, {}).head.env
+    assert not planning.in_project(planned({"node1": {}}, {}).head)
+    assert not planning.in_project(planned({"node1": {}}, {"script": "", "module": "a.b"}).head)

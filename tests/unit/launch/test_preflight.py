@@ -6,6 +6,7 @@ command: what the first of them says to type.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from launch_shapes import a_plan, facts_of_a_fit_node
 from muster.launch import preflight
 from muster.launch.preflight import Requested
 
-(ENTRY,) = a_plan({"node1": 2}, entry={"env": {}, "environment": "/opt/x"})["nodes"]
+(ENTRY,) = a_plan({"node1": 2}, entry={"env": {}, "environment": "/opt/x"}).nodes
 # Whoever holds something, as far as a case says nothing else.
 HOLDER: dict[str, Any] = {
     **dict.fromkeys(("command", "user", "unit", "name", "launch_id"), ""),
@@ -49,7 +50,7 @@ def test_preflight(case: dict[str, Any]) -> None:
     for port in {"port", "beat_port"} & set(facts):
         facts[port] = {**facts[port], "holders": [{**HOLDER, **one} for one in facts[port]["holders"]]}
     requested = Requested(**{**REQUESTED, **case.get("request", {})})
-    findings = preflight.judge({**ENTRY, **case.get("entry", {})}, facts, requested)
+    findings = preflight.judge(replace(ENTRY, **case.get("entry", {})), facts, requested)
     assert [f"{one.id} {one.status}: {one.summary}" for one in findings] == case["expect"]
     assert all(one.node == "node1" and (one.fix.get("text") or one.status == "pass") for one in findings)
     first = findings[0].fix if findings else {}

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from launch_shapes import UNIT, a_plan
 from muster.launch import text
 from muster.verdict.finding import Finding, add_up, evidence
 
+if TYPE_CHECKING:
+    from muster.launch.planned import LaunchPlan, PlannedImage
 
-def plan(nodes: int) -> dict[str, Any]:
+
+def plan(nodes: int) -> LaunchPlan:
     shown = {
         "env": {"NAME": "two words"},
         "from_node": {"HOME": "home directory of muster"},
@@ -62,9 +66,9 @@ def test_several_reasons_stand_below_each_other_with_what_proves_them() -> None:
 
 
 def test_as_whom_it_runs_is_said() -> None:
-    own: Any = {"user": "ada", "manager": "user", "nodes": [{"run_dir": "/users/ada/launches/x"}]}
+    own = a_plan(1, entry={"run_dir": "/users/ada/launches/x"}, user="ada", manager="user")
     assert text.whose(own) == "It is ada's own launch, without root: logs on the nodes go to /users/ada/launches"
-    other = {**own, "user": "muster", "manager": "system"}
+    other = replace(own, user="muster", manager="system")
     assert text.whose(other).startswith("It runs as muster, started by root (an administrator's launch): ")
 
 
@@ -75,9 +79,9 @@ def test_before_the_nodes_are_asked_nobody_knows_who_logs_in() -> None:
 
 
 def test_a_plan_says_in_which_image_it_runs() -> None:
-    image = {"source": "train.tar", "id": "a" * 64, "folders": []}
+    image: PlannedImage = {"source": "train.tar", "id": "a" * 64, "folders": []}
     assert (
-        text.describe({**plan(1), "image": image}).splitlines()[1]
+        text.describe(replace(plan(1), image=image)).splitlines()[1]
         == "in the image train.tar, beside its own environment"
     )
 

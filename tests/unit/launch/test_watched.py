@@ -11,8 +11,9 @@ import pytest
 from muster.launch import watched
 from muster.launch.catalogue import CATALOGUE
 from muster.launch.endings import Ending
-from muster.launch.manager import USER, Whose
+from muster.launch.manager import Whose
 from muster.launch.outcome import CLUSTER
+from muster.launch.planned import USER
 from muster.verdict.check import Check
 from muster.verdict.commands import Terminal
 from muster.verdict.finding import Finding, add_up
@@ -38,7 +39,7 @@ STATE: dict[str, Any] = {
         "left": True,
     },
 }
-WATCHER = watched.Watcher("anna", "node1", "/home/anna/artifacts/lab", ["node1", "node2"])
+WATCHER = watched.WatcherPlace("anna", "node1", "/home/anna/artifacts/lab", ["node1", "node2"])
 ADVICE = "Run: ansible-playbook playbooks/retire.yml -e node=node1 -e wipe=true"
 
 

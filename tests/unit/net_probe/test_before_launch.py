@@ -13,7 +13,7 @@ from muster.verdict.reading import UnusableError
 
 PORT = 29500
 PLAN = a_plan(3, entry={"interface": "eth0"})
-NAMES = [entry["node"] for entry in PLAN["nodes"]]
+NAMES = PLAN.names
 OPEN = {"error": "", "seconds": 0.001}
 SHUT = {"error": "ETIMEDOUT", "seconds": 2.2}
 
@@ -38,7 +38,7 @@ SERVED = {f"node{number}": served(number) for number in (1, 2, 3)}
 
 def called(origin: str, **changes: dict[str, Any]) -> dict[str, Any]:
     """What a node answers of good links, with changes in those to some."""
-    request = before_launch.call_request(PLAN, PLAN["nodes"][NAMES.index(origin)], "token", SERVED)
+    request = before_launch.call_request(PLAN, PLAN.nodes[NAMES.index(origin)], "token", SERVED)
     answer = {}
     for peer in request["peers"]:
         name = peer["node"]
@@ -60,9 +60,9 @@ def ports(shut: list[int], *, name: str, head: bool = False) -> dict[str, Any]:
 
 
 def test_the_port_of_the_launch_is_called_on_the_head_node_alone() -> None:
-    requests = [before_launch.serve_request(PLAN, entry, "token") for entry in PLAN["nodes"]]
+    requests = [before_launch.serve_request(PLAN, entry, "token") for entry in PLAN.nodes]
     assert [request["port"] for request in requests] == [PORT, None, None]
-    request = before_launch.call_request(PLAN, PLAN["nodes"][1], "token", SERVED)
+    request = before_launch.call_request(PLAN, PLAN.nodes[1], "token", SERVED)
     assert {peer["node"]: peer["ports"] for peer in request["peers"]} == {
         "node1": [PORT, 32768, 60999],
         "node3": [32768, 60999],
@@ -82,12 +82,12 @@ def test_a_closed_port_of_the_head_node() -> None:
 
 def test_of_a_detached_launch_the_port_of_beats_is_called_too() -> None:
     beats = 29450
-    requests = [before_launch.serve_request(PLAN, entry, "token", beats) for entry in PLAN["nodes"]]
+    requests = [before_launch.serve_request(PLAN, entry, "token", beats) for entry in PLAN.nodes]
     assert [request["beats"] for request in requests] == [beats, None, None]
     there = {**SERVED, "node1": served(1, beats=beats)}
     links = {}
     for origin in ("node2", "node3"):
-        request = before_launch.call_request(PLAN, PLAN["nodes"][NAMES.index(origin)], "token", there)
+        request = before_launch.call_request(PLAN, PLAN.nodes[NAMES.index(origin)], "token", there)
         [head] = [peer for peer in request["peers"] if peer["node"] == "node1"]
         assert head["ports"] == [PORT, beats, 32768, 60999]
         shut = [beats] if origin == "node3" else []

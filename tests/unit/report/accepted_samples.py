@@ -38,14 +38,11 @@ def kept(nodes: int, ranks: int, broken: str = "") -> Artifacts:
     """A run on so many nodes with so many GPUs each. broken: gpu, link, straggler, stage or drop."""
     well = samples.healthy(nodes)
     measured = smoke(nodes, ranks, broken)
-    plan = {
-        **samples.plan(nodes),
-        "world_size": nodes * ranks,
-        "nodes": [
-            {**entry, "ranks": list(range(place * ranks, place * ranks + ranks))}
-            for place, entry in enumerate(samples.plan(nodes)["nodes"])
-        ],
-    }
+    entries = [
+        dataclasses.replace(entry, ranks=list(range(place * ranks, place * ranks + ranks)))
+        for place, entry in enumerate(samples.plan(nodes).nodes)
+    ]
+    plan = dataclasses.replace(samples.plan(nodes), world_size=nodes * ranks, nodes=entries)
     past = [{**one, "figures": figures(nodes * ranks, number)} for number, one in enumerate(samples.earlier(nodes))]
     status, summary, found = FOUND[broken]
     run = {**well.run, "status": status, "sentence": summary, "figures": figures(nodes * ranks, 0, broken == "drop")}

@@ -51,13 +51,13 @@ def kept(count: int, ranks: int, *, hostile: bool = False) -> Artifacts:
     }
     other = {**cause, "says": "node3 ran out of memory", "word": "ruled out", "proofs": []}
     asked = {**other, "word": "possible", "open": ["kernel.oom: root alone may see the kernel log"]}
-    lines = [
-        f"What: rank {culprit[1]}, node3: {raised}",
-        f"Where: node3, rank {culprit[1]}",
-        f"Why: {cause['says']} [confirmed: {raised} (last words)]",
-        "Not: node3 ran out of memory",
-        "Type: Read the traceback in its log",
-    ]
+    parts = {
+        "What": f"rank {culprit[1]}, node3: {raised}",
+        "Where": f"node3, rank {culprit[1]}",
+        "Why": f"{cause['says']} [confirmed: {raised} (last words)]",
+        "Not": "node3 ran out of memory",
+        "Type": "Read the traceback in its log",
+    }
     well = samples.healthy(count)
     summary = f"node3: rank {culprit[1]}: {RAISED}"
     found = [samples.finding("launch.exception", "fail", "node3", f"rank {culprit[1]}: {RAISED}")]
@@ -67,7 +67,8 @@ def kept(count: int, ranks: int, *, hostile: bool = False) -> Artifacts:
         diagnosis={
             "schema": 1,
             "word": "confirmed",
-            "lines": lines,
+            "lines": [f"{name}: {text}" for name, text in parts.items()],
+            "parts": parts,
             "causes": [cause],
             "candidates": [],
             "also_seen": [asked],

@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
+from muster.launch.planned import LaunchPlan, PlannedNode
 from muster.report import Artifacts
 
 RANKS = 8  # of a node
@@ -148,7 +149,7 @@ def hostile() -> Artifacts:
     return Artifacts(
         run=this,
         verdict={**well.verdict, "status": "failed", "summary": HOSTILE, "findings": [bad]},
-        plan={**plan(1), "master_addr": HOSTILE, "nodes": [{**plan(1)["nodes"][0], "node": HOSTILE}]},
+        plan=replace(plan(1), master_addr=HOSTILE, nodes=[replace(plan(1).head, node=HOSTILE)]),
         smoke={**smoke(1), "ranks": [{**smoke(1)["ranks"][0], "from_node": HOSTILE, "device": HOSTILE}]},
         network={"nodes": [HOSTILE, "node1"], "port": HOSTILE, "links": [link]},
         health={HOSTILE: {"traits": {HOSTILE: HOSTILE}, "skipped": [{"id": HOSTILE, "why": HOSTILE}]}},
@@ -157,19 +158,19 @@ def hostile() -> Artifacts:
     )
 
 
-def plan(count: int) -> dict[str, Any]:
+def plan(count: int) -> LaunchPlan:
     nodes = [
-        {
-            "node": node,
-            "node_rank": place,
-            "ranks": list(range(place * RANKS, place * RANKS + RANKS)),
-            "address": f"10.9.{place // 200}.{11 + place % 200}",
-            "interface": "ens6f0",
-        }
+        PlannedNode(
+            node,
+            place,
+            list(range(place * RANKS, place * RANKS + RANKS)),
+            RANKS,
+            f"10.9.{place // 200}.{11 + place % 200}",
+            "ens6f0",
+        )
         for place, node in enumerate(names(count))
     ]
-    head = {"backend": "nccl", "master_addr": "10.9.0.11", "master_port": 29500}
-    return {"schema": 1, "world_size": RANKS * count, **head, "nodes": nodes}
+    return LaunchPlan("", "rack", "muster", "nccl", "10.9.0.11", 29500, RANKS * count, nodes)
 
 
 def smoke(count: int) -> dict[str, Any]:

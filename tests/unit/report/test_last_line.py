@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from cases import cases
-from muster.report.last_line import RunEnding, last_line
+from muster.report.last_line import RunEnding, Stop, last_line
 
 
 @cases(__file__, "last_line")
 def test_the_last_line(case: dict[str, Any]) -> None:
     expected = (case.pop("status"), case.pop("line"))
+    case["failures"] = {node: Stop(*stop) for node, stop in case.get("failures", {}).items()}
     assert last_line(RunEnding(**case)) == expected

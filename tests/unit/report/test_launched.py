@@ -21,7 +21,7 @@ def finding(name: str, status: str = "fail") -> dict[str, Any]:
 def of(*findings: dict[str, Any], status: str = "failed", **run: Any) -> str:
     """The word in run.json of a run of launch.yml."""
     verdict = {"status": status, "summary": "x", "findings": list(findings)} if findings else {}
-    kept = Artifacts(run={"playbook": "launch.yml", **run}, verdict=verdict, plan=PLAN if findings else {})
+    kept = Artifacts(run={"playbook": "launch.yml", **run}, verdict=verdict, plan=PLAN if findings else None)
     found: str = outcome(kept).get("launch", "")
     return found
 

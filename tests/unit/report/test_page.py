@@ -16,6 +16,7 @@ import accepted_samples
 import samples
 from cases import cases
 from muster import report
+from muster.launch.planned import LaunchPlan
 from muster.report import checks, links, measured, past, training, versions, words
 from muster.report.artifacts import Artifacts
 from muster_controller.report.page import render
@@ -33,7 +34,8 @@ def test_the_page_shows(case: dict[str, Any]) -> None:
     wanted = given.pop("shows")
     for finding in given.get("verdict", {}).get("findings", []):
         finding.setdefault("fix", {})
-    shown = report.page(Artifacts(**given))
+    plan = LaunchPlan.read(given.pop("plan")) if "plan" in given else None
+    shown = report.page(Artifacts(plan=plan, **given))
     assert {place: led_to(shown, place) for place in wanted} == wanted
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cases import cases
-from muster.diagnosis.evidence import Agent, Record, Snapshot
+from muster.diagnosis.evidence import Agent, NodeRecord, Snapshot
 from muster.verdict import reading
 
 SHOT: dict[str, Any] = {
@@ -76,7 +76,7 @@ RECORD: dict[str, Any] = {
     "left": [],
     "unseen": {"kernel": "root did not look"},
 }
-GIVEN: dict[str, tuple[type[Any], dict[str, Any]]] = {"record": (Record, RECORD), "snapshot": (Snapshot, SNAPSHOT)}
+GIVEN: dict[str, tuple[type[Any], dict[str, Any]]] = {"record": (NodeRecord, RECORD), "snapshot": (Snapshot, SNAPSHOT)}
 INFINITE = json.loads("1e999")
 
 
@@ -121,14 +121,14 @@ def test_texts_lists_and_the_whole_are_bounded() -> None:
     assert {len(frame) for shot in found["ranks"] for frame in shot["stack"]} == {reading.MOST_TEXT}
     assert len(json.dumps(found)) < 2 * reading.MOST_PART
     names = {f"{number}" * 200: 1 for number in range(10, 90)}
-    assert {len(name) for name in reading.read(Record, {**RECORD, "counters": names})[0]["counters"]} == {128}
+    assert {len(name) for name in reading.read(NodeRecord, {**RECORD, "counters": names})[0]["counters"]} == {128}
 
 
 def test_what_is_nested_deeply_where_a_text_belongs_is_dropped() -> None:
     deep: Any = "x"
     for _ in range(500):
         deep = [deep]
-    found, dropped = reading.read(Record, {**RECORD, "hostname": deep, "fabric": {"mlx5_0/1": deep}})
+    found, dropped = reading.read(NodeRecord, {**RECORD, "hostname": deep, "fabric": {"mlx5_0/1": deep}})
     assert (found["hostname"], found["fabric"], dropped) == ("", {}, ("hostname", "fabric"))
 
 

@@ -124,7 +124,7 @@ def whole(reports: Reports) -> Iterator[Said]:
     if everybody is None:
         yield BANDWIDTH.unknown(reports.head, "no rank reported the busbw of all ranks together", fix="")
         return
-    several = len(reports.plan["nodes"]) > 1
+    several = len(reports.plan.nodes) > 1
     rate = across if across is not None else everybody
     where = "across nodes" if several else "inside the node"
     text = f"all-reduce busbw {gbps(everybody)} over all {plural(len(reports.places), 'rank')}"
@@ -165,7 +165,7 @@ def gbps(rate: float) -> str:
 
 def tried_pairs(reports: Reports) -> dict[tuple[str, str], float]:
     """{(node, node): GB/s of each way}."""
-    names = {entry["node_rank"]: str(entry["node"]) for entry in reports.plan["nodes"]}
+    names = {entry.node_rank: entry.node for entry in reports.plan.nodes}
     found = {}
     for said in reports.facts(STAGE).values():
         for pair in listed(said.get("pairs")):
@@ -178,7 +178,7 @@ def tried_pairs(reports: Reports) -> dict[tuple[str, str], float]:
 def pairs(reports: Reports) -> Iterator[Said]:
     """The nodes or links that are slow beside the others."""
     rates = tried_pairs(reports)
-    count = len(reports.plan["nodes"])
+    count = len(reports.plan.nodes)
     if count < 3:
         why = (
             "one node has no link to another"
@@ -193,7 +193,7 @@ def pairs(reports: Reports) -> Iterator[Said]:
     usual = usual_of(rates)
     least = usual * slow_pair(reports)
     bad = [pair for pair, rate in rates.items() if rate < least]
-    nodes = [str(entry["node"]) for entry in reports.plan["nodes"]]
+    nodes = reports.plan.names
     both = {way for pair in rates for way in (pair, pair[::-1])}
     wrong = [way for pair in bad for way in (pair, pair[::-1])]
     for share in couples(nodes, blame(nodes, wrong, list(both))):
@@ -224,11 +224,11 @@ def pairs(reports: Reports) -> Iterator[Said]:
 
 
 def interface_of(reports: Reports, node: str) -> str:
-    return next((str(entry.get("interface") or "") for entry in reports.plan["nodes"] if entry["node"] == node), "")
+    return next((entry.interface or "" for entry in reports.plan.nodes if entry.node == node), "")
 
 
 def slow_pair(reports: Reports) -> float:
-    return SLOW_PAIR["nccl" if reports.plan["backend"] == "nccl" else "gloo"]
+    return SLOW_PAIR["nccl" if reports.plan.backend == "nccl" else "gloo"]
 
 
 def usual_of(rates: Mapping[tuple[str, str], float]) -> float:
@@ -242,11 +242,11 @@ def usual_of(rates: Mapping[tuple[str, str], float]) -> float:
 
 def inside(reports: Reports) -> Iterator[Said]:
     """GPUs of a node, where the model's figure is known."""
-    for entry in reports.plan["nodes"]:
-        node = str(entry["node"])
-        said = reports.facts("world").get(entry["ranks"][0], {}) if entry["ranks"] else {}
+    for entry in reports.plan.nodes:
+        node = entry.node
+        said = reports.facts("world").get(entry.ranks[0], {}) if entry.ranks else {}
         known = next((rate for name, rate in INSIDE.items() if name in str(said.get("device"))), None)
-        alone = len(reports.plan["nodes"]) == 1
+        alone = len(reports.plan.nodes) == 1
         rates = [
             point["busbw"]
             for curve in curves(reports)
@@ -254,7 +254,7 @@ def inside(reports: Reports) -> Iterator[Said]:
             for point in curve["points"]
             if point["bytes"] >= INSIDE_BYTES
         ]
-        if known is None or len(entry["ranks"]) != INSIDE_RANKS or not rates:
+        if known is None or len(entry.ranks) != INSIDE_RANKS or not rates:
             continue
         text = f"all-reduce busbw between its {INSIDE_RANKS} GPUs is {gbps(max(rates))}"
         if max(rates) < SLOW_INSIDE * known:

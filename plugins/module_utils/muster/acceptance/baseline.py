@@ -117,7 +117,7 @@ def settle(reports: Reports, smoke: Mapping[str, Any], past: AcceptanceHistory, 
         return Settled([said], book, {"run": past.run, "date": past.date, "accepted": True}, note)
     if not state:
         return Settled()
-    drops = sorted(compared(measured, state, reports.plan["backend"]), key=lambda drop: -drop.lost)
+    drops = sorted(compared(measured, state, reports.plan.backend), key=lambda drop: -drop.lost)
     findings = _findings(drops, reports, since(state, about(smoke, past.looks)), past.severity)
     remembered = None
     if not drops and not wrong:
@@ -130,14 +130,12 @@ def settle(reports: Reports, smoke: Mapping[str, Any], past: AcceptanceHistory, 
 
 def layout_of(reports: Reports) -> dict[str, Any]:
     """What must be the same for two runs to be compared."""
-    nodes = reports.plan["nodes"]
-    words = [str(one) for one in nodes[0].get("argv") or []]
     return {
         "mode": reports.mode,
-        "backend": reports.plan["backend"],
-        "world_size": reports.plan["world_size"],
-        "nodes": {str(entry["node"]): len(entry["ranks"]) for entry in nodes},
-        "settings": sorted(one for one in words if one.startswith(SETTINGS)),
+        "backend": reports.plan.backend,
+        "world_size": reports.plan.world_size,
+        "nodes": {node: len(ranks) for node, ranks in reports.plan.ranks.items()},
+        "settings": sorted(one for one in reports.plan.head.argv if one.startswith(SETTINGS)),
     }
 
 
@@ -233,7 +231,7 @@ def _accepted(
     layout: Mapping[str, Any],
 ) -> dict[str, Any]:
     given = asdict(reports.bounds)
-    lost = {f"{kind}_may_lose": bound_of(kind, reports.plan["backend"], []) for kind in KINDS}
+    lost = {f"{kind}_may_lose": bound_of(kind, reports.plan.backend, []) for kind in KINDS}
     return {
         "layout": layout,
         "run": past.run,

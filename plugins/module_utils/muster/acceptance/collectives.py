@@ -216,7 +216,7 @@ def totals(reports: Reports, told: set[int]) -> Iterator[Said]:
             size, mismatches = integer(one.get("size")), integer(one.get("mismatches"))
             if size is None or mismatches is None:
                 continue
-            wanted = expected_sum(size, reports.plan["world_size"])
+            wanted = expected_sum(size, reports.plan.world_size)
             sizes.setdefault(size, set()).add(rank)
             if mismatches or one.get("sum") != wanted:
                 found = True

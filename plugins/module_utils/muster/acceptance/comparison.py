@@ -14,6 +14,8 @@ from .reports import number
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ..launch.planned import LaunchPlan
+
 MEASURED = ("seconds", "samples_per_second", "global_batch", "accuracy", "loss", "memory_mb")
 HEADINGS = ("", "time, s", "samples/s", "speed-up", "efficiency", "memory, MB", "accuracy")
 TOO_GOOD = 1.1  # of the ideal; a little more than all of it is noise
@@ -23,7 +25,7 @@ NO_SUMMARY = 'its rank 0 printed no line @muster {"event": "summary", "samples_p
 class ComparedLaunch(NamedTuple):
     """One of the launches that are compared. plan: as it was run. events: what its ranks reported."""
 
-    plan: Mapping[str, Any]
+    plan: LaunchPlan
     events: Sequence[Mapping[str, Any]]
 
 
@@ -46,19 +48,19 @@ def row_of(launch: ComparedLaunch) -> dict[str, Any]:
     said: Mapping[str, Any] = next(
         (event for event in launch.events if event.get("event") == "summary" and event.get("from_rank") == 0), {}
     )
-    nodes, ranks = [entry["node"] for entry in plan["nodes"]], plan["world_size"]
+    nodes, ranks = plan.names, plan.world_size
     known = {name: measured(said.get(name)) for name in MEASURED}
     where = "1 process" if ranks == 1 else f"{plural(ranks, 'process').replace('ss', 'sse')} on {few(nodes)}"
     return {
         "name": where,
         "nodes": nodes,
         "ranks": ranks,
-        "backend": plan["backend"],
-        "units": ranks if plan["backend"] == "nccl" else len(nodes),
+        "backend": plan.backend,
+        "units": ranks if plan.backend == "nccl" else len(nodes),
         **known,
         "speed_up": None,
         "efficiency": None,
-        "launch_id": plan["launch_id"],
+        "launch_id": plan.launch_id,
         "why": "" if known["samples_per_second"] else NO_SUMMARY,
     }
 

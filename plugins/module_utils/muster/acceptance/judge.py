@@ -63,10 +63,10 @@ def measured(reports: Reports, events: list[dict[str, Any]]) -> dict[str, Any]:
     rates = [rate for said in trained.values() if (rate := number(said.get("samples_per_second"))) is not None]
     return {
         "schema": 2,
-        "launch_id": reports.plan["launch_id"],
+        "launch_id": reports.plan.launch_id,
         "mode": reports.mode,
-        "backend": reports.plan["backend"],
-        "world_size": reports.plan["world_size"],
+        "backend": reports.plan.backend,
+        "world_size": reports.plan.world_size,
         "samples_per_second": round(sum(rates), 1) if rates else None,
         "loss_first": train.mean(reports, "loss_first"),
         "loss_last": train.mean(reports, "loss_last"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..launch.planned import LaunchPlan
     from ..verdict.check import Check
     from ..verdict.finding import Finding
 
@@ -58,7 +59,7 @@ class Reports:
     events: all that was said, for what is no report of a stage.
     """
 
-    plan: Mapping[str, Any]
+    plan: LaunchPlan
     mode: str
     places: Mapping[int, RankPlace]
     stages: Mapping[str, Mapping[int, Report]]
@@ -69,7 +70,7 @@ class Reports:
     @property
     def head(self) -> str:
         """The node that findings about all of them are filed under."""
-        return str(self.plan["nodes"][0]["node"])
+        return self.plan.head.node
 
     def tried(self, stage: str) -> bool:
         return stage in self.stages or stage in self.wanted
@@ -96,18 +97,16 @@ class Reports:
         return check.unknown(self.head, f"not known of all ranks. Of those that reported: {text}", fix="")
 
 
-def places_of(plan: Mapping[str, Any]) -> dict[int, RankPlace]:
+def places_of(plan: LaunchPlan) -> dict[int, RankPlace]:
     """{rank: where it runs} as the plan has it."""
     return {
-        rank: RankPlace(entry["node"], entry["node_rank"], local)
-        for entry in plan["nodes"]
-        for local, rank in enumerate(entry["ranks"])
+        rank: RankPlace(entry.node, entry.node_rank, local)
+        for entry in plan.nodes
+        for local, rank in enumerate(entry.ranks)
     }
 
 
-def read(
-    plan: Mapping[str, Any], events: list[dict[str, Any]], mode: str, wanted: tuple[str, ...], bounds: Bounds
-) -> Reports:
+def read(plan: LaunchPlan, events: list[dict[str, Any]], mode: str, wanted: tuple[str, ...], bounds: Bounds) -> Reports:
     """The reports in the events, by the rank whose log they came from (not by what they claim)."""
     places = places_of(plan)
     stages: dict[str, dict[int, Report]] = {}

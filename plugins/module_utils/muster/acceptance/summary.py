@@ -53,7 +53,7 @@ def good(reports: Reports, smoke: Mapping[str, Any], checks: Sequence[Finding]) 
     """Of what was tried, and of that alone."""
     plan = reports.plan
     trained = " trained together" if reports.facts(train.STAGE) else ""
-    who = f"{plural(plan['world_size'], 'rank')} on {plural(len(plan['nodes']), 'node')}{trained} ({plan['backend']})"
+    who = f"{plural(plan.world_size, 'rank')} on {plural(len(plan.nodes), 'node')}{trained} ({plan.backend})"
     done = plural(len({finding.id for finding in checks if finding.status in ("pass", "warn")}), "check")
     seconds = [
         max((report.seconds for report in by_rank.values() if report.seconds is not None), default=0.0)

@@ -59,7 +59,7 @@ def judge(reports: Reports) -> Iterator[Said]:
     if not reports.tried(STAGE):
         return
     facts = reports.facts(STAGE)
-    if reports.plan["backend"] != "nccl":
+    if reports.plan.backend != "nccl":
         yield from interfaces(reports, facts)
         return
     why_not = next(
@@ -278,10 +278,10 @@ def links(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator[
 
 def interfaces(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator[Said]:
     """Gloo goes over the interface of the plan."""
-    nodes = {str(entry["node"]): entry for entry in reports.plan["nodes"]}
+    nodes = reports.plan.by_node()
     bad, used = False, {}
     for node, ranks in by_node(reports).items():
-        interface, address = nodes[node].get("interface"), nodes[node].get("address")
+        interface, address = nodes[node].interface, nodes[node].address
         odd: dict[tuple[str, str], list[int]] = {}
         for rank in ranks:
             for one in listed(facts.get(rank, {}).get("sockets")):
@@ -291,7 +291,7 @@ def interfaces(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iter
                     odd.setdefault((name, own), []).append(rank)
         for (name, own), those in odd.items():
             bad = True
-            planned = f"{interface} ({address})" if interface else str(address)
+            planned = f"{interface} ({address})" if interface else address
             who = few([reports.named(rank) for rank in dict.fromkeys(those)])
             yield INTERFACE.warn(
                 node,
@@ -314,7 +314,7 @@ def measured(reports: Reports) -> dict[str, Any]:
         for channel in [*channels(reports, said, inside=True), *channels(reports, said, inside=False)]:
             direct_way = " GPUDirect" if channel.get("gdr") is True else ""
             pairs[channel["from"], channel["to"], str(channel.get("via"))[:60] + direct_way] = None
-    nodes = {str(entry.get("address")): str(entry["node"]) for entry in reports.plan["nodes"]}
+    nodes = {entry.address: entry.node for entry in reports.plan.nodes}
     for rank, said in facts.items():
         for one in listed(said.get("sockets")):
             peer = str(one.get("peer"))[:46]

@@ -76,7 +76,7 @@ def judge(reports: Reports) -> Iterator[Said]:
         return
     yield from layout(reports)
     yield from machines(reports)
-    if reports.plan["backend"] == "nccl":
+    if reports.plan.backend == "nccl":
         yield from gpus(reports)
         yield from used(reports)
         yield from models(reports)
@@ -89,11 +89,11 @@ def layout(reports: Reports) -> Iterator[Said]:
     for rank, said in reports.facts(STAGE).items():
         place = reports.places[rank]
         wanted = {
-            "world_size": plan["world_size"],
+            "world_size": plan.world_size,
             "rank": rank,
             "local_rank": place.local_rank,
             "node_rank": place.node_rank,
-            "backend": plan["backend"],
+            "backend": plan.backend,
         }
         wrong = {name: (said.get(name), value) for name, value in wanted.items() if said.get(name) != value}
         if wrong:
@@ -101,7 +101,7 @@ def layout(reports: Reports) -> Iterator[Said]:
             text = ", ".join(f"{name} is {seen}, not {value}" for name, (seen, value) in wrong.items())
             yield LAYOUT.fail(place.node, f"rank {rank}: {text}", fix="")
     if not found:
-        text = f"world size {plan['world_size']}, ranks laid out as planned"
+        text = f"world size {plan.world_size}, ranks laid out as planned"
         yield reports.good(LAYOUT, text, whole=reports.whole(STAGE, "rank"))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .case import Case
+    from .case import LaunchCase
 
 # Those on which all nodes of a launch have to agree, by what people call them.
 SHARED = {
@@ -50,7 +50,7 @@ def arguments(argv: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def told(case: Case) -> dict[str, dict[str, str]]:
+def told(case: LaunchCase) -> dict[str, dict[str, str]]:
     """By node, what its launcher was told; without nodes of which that is not known."""
     found = {}
     for node in case.nodes:

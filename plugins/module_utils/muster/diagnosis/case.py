@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..launch import launchers
 from ..launch.failure import NodeReport, first_failure
+from ..launch.unit import UnitEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..launch.failure import Failure
     from ..verdict.finding import FindingShape
-    from .evidence import CaseShape, Flight, LaunchFacts, LaunchNode, NodeEnd, RankEnd, RankShot, Record
-    from .model import Text
+    from .evidence import CaseShape, Flight, LaunchFacts, LaunchNode, NodeEnd, NodeRecord, RankEnd, RankShot, Text
 
 FOUND = ("fail", "warn")
 Found = TypeVar("Found")
 
 
-def once(of: Callable[[Case], Found]) -> Callable[[Case], Found]:
+def once(of: Callable[[LaunchCase], Found]) -> Callable[[LaunchCase], Found]:
     """Work out of a case once what is asked of it for every rank: with hundreds of them, all that waits takes
     minutes."""
 
     @wraps(of)
-    def known(case: Case) -> Found:
+    def known(case: LaunchCase) -> Found:
         if of not in case.worked_out:
             case.worked_out[of] = of(case)
         found: Found = case.worked_out[of]
@@ -36,7 +36,7 @@ def once(of: Callable[[Case], Found]) -> Callable[[Case], Found]:
 
 
 @dataclass(frozen=True)
-class Case:
+class LaunchCase:
     """seen: what is known. texts: those of the site, beside the table's."""
 
     seen: CaseShape
@@ -116,15 +116,15 @@ class Case:
 
     # ------------------------------------------------------------ records
 
-    def record(self, node: str) -> Record | None:
+    def record(self, node: str) -> NodeRecord | None:
         """The newest of a node."""
         return self.seen["end"].get(node) or self.seen["start"].get(node)
 
-    def both(self, node: str) -> tuple[Record, Record] | None:
+    def both(self, node: str) -> tuple[NodeRecord, NodeRecord] | None:
         start, end = self.seen["start"].get(node), self.seen["end"].get(node)
         return (start, end) if start and end else None
 
-    def grown(self, node: str, count: Callable[[Record], int | None]) -> int | None:
+    def grown(self, node: str, count: Callable[[NodeRecord], int | None]) -> int | None:
         """By how much a counter grew during the launch; None where it was not looked at both times."""
         pair = self.both(node)
         if pair is None or pair[0]["boot_id"] != pair[1]["boot_id"]:
@@ -169,11 +169,7 @@ class Case:
                 lost=end["lost"],
                 lost_why=end["lost_why"],
                 last_answer=end["last_answer"],
-                unit={
-                    "Result": end["result"],
-                    "ActiveState": "inactive",
-                    "ExecMainStatus": str(max(0, -(end["code"] or 0))),
-                },
+                unit=UnitEnd(end["result"], status=max(0, -(end["code"] or 0))),
                 first_rank=min(self.ranks_of(name), default=0),
                 agent_log=end["log"],
                 launcher=launcher,

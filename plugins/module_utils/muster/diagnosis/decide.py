@@ -13,43 +13,43 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import symptoms
-from .model import NEAREST, Answer, not_looked
+from .model import NEAREST, CauseAnswer, not_looked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from .case import Case
-    from .model import Cause, Place, Question, Symptom
+    from .case import LaunchCase
+    from .model import Cause, CausePlace, Question, Symptom
 
-    Ask = Callable[[Question, Case, Place], Answer]
+    Ask = Callable[[Question, LaunchCase, CausePlace], CauseAnswer]
 
 CONFIRMED, LIKELY, POSSIBLE, RULED_OUT = "confirmed", "likely", "possible", "ruled out"
 ENOUGH_SUPPORT = 2  # independent pieces of evidence
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedCause:
     """A cause at a place. word: one of the four. answers: what was asked, with what was answered. by: the symptoms that
     made it a candidate. everywhere: it is on every node alike, so that its place is none of them."""
 
     cause: Cause
-    place: Place
+    place: CausePlace
     word: str
-    answers: tuple[tuple[Question, Answer], ...]
+    answers: tuple[tuple[Question, CauseAnswer], ...]
     by: tuple[Symptom, ...]
     everywhere: bool = False
 
-    def answered(self, word: str, questions: Sequence[Question]) -> list[tuple[Question, Answer]]:
+    def answered(self, word: str, questions: Sequence[Question]) -> list[tuple[Question, CauseAnswer]]:
         return [
             (question, answer) for question, answer in self.answers if answer.word == word and question in questions
         ]
 
     @property
-    def proofs(self) -> list[Answer]:
+    def proofs(self) -> list[CauseAnswer]:
         return [answer for _, answer in self.answered("yes", (*self.cause.confirm, *self.cause.support))]
 
     @property
-    def against(self) -> list[Answer]:
+    def against(self) -> list[CauseAnswer]:
         """What rules it out."""
         refuted = [answer for _, answer in self.answered("yes", self.cause.refute)]
         return refuted or [answer for _, answer in self.answered("no", self.cause.confirm)]
@@ -72,21 +72,21 @@ class Decided:
     """
 
     word: str
-    causes: list[Judged]
-    candidates: list[Judged]
-    ruled_out: list[Judged]
-    also_seen: list[Judged]
+    causes: list[JudgedCause]
+    candidates: list[JudgedCause]
+    ruled_out: list[JudgedCause]
+    also_seen: list[JudgedCause]
     seen: list[Symptom]
 
 
-def plainly(question: Question, case: Case, place: Place) -> Answer:
+def plainly(question: Question, case: LaunchCase, place: CausePlace) -> CauseAnswer:
     try:
         return question.look(case, place)
     except (KeyError, IndexError, TypeError, ValueError) as exc:  # a case that was kept by another version
         return not_looked(f"{question.id} could not be answered ({type(exc).__name__})")
 
 
-def decide(case: Case, causes: Iterable[Cause], ask: Ask = plainly) -> Decided:
+def decide(case: LaunchCase, causes: Iterable[Cause], ask: Ask = plainly) -> Decided:
     seen = symptoms.read(case)
     telling = [one for one in seen if not follows(case, one)]
     judged = [
@@ -106,7 +106,7 @@ def decide(case: Case, causes: Iterable[Cause], ask: Ask = plainly) -> Decided:
     return Decided("unknown", [], [*likely, *ordered(by_word[POSSIBLE])], by_word[RULED_OUT], [], seen)
 
 
-def follows(case: Case, symptom: Symptom) -> bool:
+def follows(case: LaunchCase, symptom: Symptom) -> bool:
     """Whether it is a victim's, of a rank that had ended by itself: that explains it, so no other cause comes of it."""
     if not symptom.victim:
         return False
@@ -114,10 +114,10 @@ def follows(case: Case, symptom: Symptom) -> bool:
     return bool(own) and symptom.when >= min(own) > 0
 
 
-def judge(case: Case, cause: Cause, place: Place, by: tuple[Symptom, ...], ask: Ask) -> Judged:
+def judge(case: LaunchCase, cause: Cause, place: CausePlace, by: tuple[Symptom, ...], ask: Ask) -> JudgedCause:
     questions = dict.fromkeys((*cause.confirm, *cause.support, *cause.refute))
     answers = tuple((question, ask(question, case, place)) for question in questions)
-    said = Judged(cause, place, POSSIBLE, answers, by)
+    said = JudgedCause(cause, place, POSSIBLE, answers, by)
     decisive = any(one.id in cause.decisive and one.final and concerns(one, place) for one in by)
     asked = [answer.word for question, answer in answers if question in cause.confirm]
     if said.answered("yes", cause.refute):
@@ -132,22 +132,22 @@ def judge(case: Case, cause: Cause, place: Place, by: tuple[Symptom, ...], ask: 
         word = POSSIBLE
     if word == CONFIRMED and case.is_only_a_log:
         word = LIKELY  # nobody has looked at any node
-    return Judged(cause, place, word, answers, by)
+    return JudgedCause(cause, place, word, answers, by)
 
 
-def concerns(symptom: Symptom, place: Place) -> bool:
+def concerns(symptom: Symptom, place: CausePlace) -> bool:
     """Whether a symptom was seen where the cause is, or names it."""
     if place.rank is not None:
         return symptom.rank == place.rank
     return place.node in ("", symptom.node) or symptom.node == place.peer
 
 
-def without_explained(judged: Sequence[Judged], by: Sequence[Judged]) -> list[Judged]:
+def without_explained(judged: Sequence[JudgedCause], by: Sequence[JudgedCause]) -> list[JudgedCause]:
     """Without what another one, deeper down, explains at the same place."""
     return [one for one in judged if not any(explains(other, one) for other in by if other is not one)]
 
 
-def without_its_pairs(judged: Sequence[Judged]) -> list[Judged]:
+def without_its_pairs(judged: Sequence[JudgedCause]) -> list[JudgedCause]:
     """What is so of a node is so between it and each other one, and not said of these ways again."""
     whole = {(one.cause.id, one.place.node) for one in judged if one.place.node and not one.place.peer}
     return [
@@ -157,16 +157,16 @@ def without_its_pairs(judged: Sequence[Judged]) -> list[Judged]:
     ]
 
 
-def once_a_pair(judged: Sequence[Judged]) -> list[Judged]:
+def once_a_pair(judged: Sequence[JudgedCause]) -> list[JudgedCause]:
     """What is between two nodes in both directions is one thing."""
     return list({(one.cause.id, frozenset(one.place[:2]), one.place[2:]): one for one in reversed(judged)}.values())[
         ::-1
     ]
 
 
-def together(case: Case, judged: Sequence[Judged]) -> list[Judged]:
+def together(case: LaunchCase, judged: Sequence[JudgedCause]) -> list[JudgedCause]:
     """What every node has alike is said once, and names no node: it was set so for all."""
-    found: dict[object, Judged] = {}
+    found: dict[object, JudgedCause] = {}
     for one in judged:
         alike = [
             other
@@ -181,13 +181,13 @@ def together(case: Case, judged: Sequence[Judged]) -> list[Judged]:
     return list(found.values())
 
 
-def explains(deeper: Judged, one: Judged) -> bool:
+def explains(deeper: JudgedCause, one: JudgedCause) -> bool:
     if one.cause.id not in deeper.cause.instead_of:
         return False
     return not deeper.place.node or one.place.node in ("", deeper.place.node, deeper.place.peer)
 
 
-def ordered(judged: Sequence[Judged]) -> list[Judged]:
+def ordered(judged: Sequence[JudgedCause]) -> list[JudgedCause]:
     """What explains most symptoms first; of equals, what began first, then what is nearest to one process."""
     return sorted(
         judged, key=lambda one: (-len({each.id for each in one.by}), one.since, NEAREST.index(one.cause.scope))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .case import Case
+    from .case import LaunchCase
     from .evidence import Program
 
 
@@ -19,7 +19,7 @@ class Difference(NamedTuple):
     text: str
 
 
-def of_programs(case: Case, what: Callable[[Program], str | None]) -> dict[str, str]:
+def of_programs(case: LaunchCase, what: Callable[[Program], str | None]) -> dict[str, str]:
     """What each node's record says of its program, of those where it is known."""
     found = {}
     for name in case.nodes:

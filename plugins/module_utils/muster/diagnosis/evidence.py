@@ -9,12 +9,30 @@ which the controller keeps to itself, can tell whether two nodes agree, and whet
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from ..verdict.finding import FindingShape
 
 # ---------------------------------------------------------------- a node at one moment
+
+
+@dataclass(frozen=True)
+class Text:
+    """A line that people see.
+
+    id: what it is called in causes. pattern: a regular expression; its named groups say more (address, port, node,
+    rank, seconds, size, path, name). means: in one sentence. example: a line as it is printed, which the pattern
+    finds. source: where it was seen. victim: it only says that a peer, or the way to it, is gone.
+    """
+
+    id: str
+    pattern: str
+    means: str
+    example: str
+    source: str
+    victim: bool = False
 
 
 class Interface(TypedDict):
@@ -130,7 +148,7 @@ class RankLeft(TypedDict):
     flight: Flight
 
 
-class Record(TypedDict):
+class NodeRecord(TypedDict):
     """A node at one moment of a launch.
 
     routes: by peer node. names: what the resolver answers, by name; an empty list where it knows none. limits: soft and
@@ -257,8 +275,8 @@ class LaunchNode(TypedDict):
 class LaunchFacts(TypedDict):
     """how: muster, foreign (found running, started by others) or log (nothing but a log). own: somebody's own launch,
     of which root looked at nothing. live: it had not ended when this was gathered. ending: an ending's name
-    (launch/endings.py) and what was said of it; "" where that is not known. timeout: seconds of rendezvous.
-    began, stop_began: 0 where it is not known. backend: gloo, nccl or "".
+    (launch/endings.py) and what was said of it; "" where that is not known. starting: it could not be started on
+    ending_node. timeout: seconds of rendezvous. began, stop_began: 0 where it is not known. backend: gloo, nccl or "".
     """
 
     launch_id: str
@@ -275,6 +293,7 @@ class LaunchFacts(TypedDict):
     ending: str
     ending_text: str
     ending_node: str
+    starting: bool
     began: float
     stop_began: float
 
@@ -325,8 +344,8 @@ class CaseShape(SiteAnswers):
     launch: LaunchFacts
     ranks: list[RankEnd]
     nodes: list[NodeEnd]
-    start: dict[str, Record]
-    end: dict[str, Record]
+    start: dict[str, NodeRecord]
+    end: dict[str, NodeRecord]
     snapshots: dict[str, Snapshot]
     agents: dict[str, list[Agent]]
     findings: list[FindingShape]

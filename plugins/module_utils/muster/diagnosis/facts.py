@@ -18,8 +18,8 @@ from .questions import shots_at
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from .case import Case
-    from .model import Answer, Place
+    from .case import LaunchCase
+    from .model import CauseAnswer, CausePlace
 
 NUMBER = (int, float)
 TESTS: dict[str, Any] = {
@@ -31,9 +31,9 @@ TESTS: dict[str, Any] = {
     "grew": NUMBER,
 }
 ROOTS: dict[str, type] = {
-    "record": evidence.Record,
-    "start": evidence.Record,
-    "end": evidence.Record,
+    "record": evidence.NodeRecord,
+    "start": evidence.NodeRecord,
+    "end": evidence.NodeRecord,
     "snapshot": evidence.Snapshot,
     "rank": evidence.RankShot,
 }
@@ -102,13 +102,13 @@ def near(word: str, names: Any) -> str:
 # ---------------------------------------------------------------- asking
 
 
-def asks(path: str, one: Mapping[str, Any]) -> Callable[[Case, Place], Answer]:
+def asks(path: str, one: Mapping[str, Any]) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
     root, _, rest = path.partition(".")
     parts = rest.split(".") if rest else []
     test = next(name for name in TESTS if name in one)
     wanted = one[test]
 
-    def look(case: Case, place: Place) -> Answer:
+    def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         if test == "grew":
             before, after = (numbers(values(record, parts)) for record in case.both(place.node) or (None, None))
             if not before or not after:
@@ -126,7 +126,7 @@ def asks(path: str, one: Mapping[str, Any]) -> Callable[[Case, Place], Answer]:
     return look
 
 
-def seen(case: Case, root: str, place: Place) -> Any:
+def seen(case: LaunchCase, root: str, place: CausePlace) -> Any:
     if root == "rank":
         return next(iter(shots_at(case, place)), None)
     if root == "snapshot":

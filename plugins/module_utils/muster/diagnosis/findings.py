@@ -12,14 +12,15 @@ from ..verdict.check import Check
 from ..verdict.commands import playbook
 from ..verdict.finding import Finding, extended, with_fix
 from .decide import CONFIRMED, LIKELY
+from .words import TYPE, WHY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ..verdict.finding import Verdict
-    from .case import Case
+    from .case import LaunchCase
     from .decide import Decided
-    from .words import Diagnosis, Said
+    from .words import Diagnosis, SaidCause
 
 READS = "how ranks, launchers and nodes ended, what they printed, what was recorded of the nodes, and probes afterwards"
 CAUSE = Check(
@@ -48,13 +49,13 @@ UNKNOWN_CAUSE = Check(
 CHECKS = (CAUSE, LIKELY_CAUSE, UNKNOWN_CAUSE)
 
 
-def with_diagnosis(verdict: Verdict, case: Case, decided: Decided, said: Diagnosis) -> Verdict:
+def with_diagnosis(verdict: Verdict, case: LaunchCase, decided: Decided, said: Diagnosis) -> Verdict:
     causes = list(findings_of(said))
     says_more = bool(decided.causes) and not is_the_failure_itself(case, decided)
     return extended(verdict, after=causes, summary=with_fix(causes[0]) if says_more else "")
 
 
-def is_the_failure_itself(case: Case, decided: Decided) -> bool:
+def is_the_failure_itself(case: LaunchCase, decided: Decided) -> bool:
     """Whether the cause is nothing but the first failure, of which the launch's own finding says more."""
     first, _ = case.failures
     return first is not None and not first.cascade and decided.causes[0].place.what == first.summary
@@ -67,7 +68,7 @@ def findings_of(said: Diagnosis) -> Iterator[Finding]:
         yield of_cause(one)
 
 
-def of_cause(one: Said) -> Finding:
+def of_cause(one: SaidCause) -> Finding:
     check = CAUSE if one["word"] == CONFIRMED else LIKELY_CAUSE
     judge = check.fail if one["word"] == CONFIRMED else check.warn
     fix = one["fix"]
@@ -84,8 +85,7 @@ def of_cause(one: Said) -> Finding:
 
 
 def unknown(said: Diagnosis) -> Finding:
-    why, to_type = (said["lines"][number].partition(": ")[2] for number in (2, 4))
-    return UNKNOWN_CAUSE.unknown(CLUSTER, f"why it failed is {why}", fix=to_type)
+    return UNKNOWN_CAUSE.unknown(CLUSTER, f"why it failed is {said['parts'][WHY]}", fix=said["parts"][TYPE])
 
 
 def named(verdict: Mapping[str, object], participants: Sequence[str]) -> list[str]:

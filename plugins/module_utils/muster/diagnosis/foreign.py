@@ -116,6 +116,7 @@ def case_of_logs(logs: Mapping[str, str], known: Sequence[Known]) -> CaseShape:
             "ending": "FAILED",
             "ending_text": "",
             "ending_node": "",
+            "starting": False,
             "began": 0.0,
             "stop_began": 0.0,
         },

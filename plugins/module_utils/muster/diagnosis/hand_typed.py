@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..launch.launchers import TORCHRUN
 from ..launch.messages import ACCOUNT
+from ..launch.planned import LaunchPlan, PlannedNode
 from ..launch.unit import launch_of
 from ..verdict.commands import playbook
 from ..verdict.words import few
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from ..launch.plan import NodeSpec
-    from .evidence import Agent, CaseShape, LaunchNode, NodeEnd, RankEnd
+    from .evidence import Agent, CaseShape, LaunchFacts, LaunchNode, NodeEnd, RankEnd
     from .launched import Gathered
 
 PORT = 29500  # torchrun's own
@@ -155,6 +156,7 @@ def case_shape(typed: Sequence[Typed], nodes: Mapping[str, NodeSpec], gathered: 
             "ending": "",
             "ending_text": "it runs, and was not begun by Muster",
             "ending_node": "",
+            "starting": False,
             "began": min(one.agent["started"] for one in typed),
             "stop_began": 0.0,
         },
@@ -180,6 +182,13 @@ def planned_as(one: Typed, spec: NodeSpec) -> LaunchNode:
         "node_rank": one.place,
         "ranks": known or list(range(one.place * one.nproc, (one.place + 1) * one.nproc)),
     }
+
+
+def plan_of(launch: LaunchFacts, user: str) -> LaunchPlan:
+    """Return the plan of a launch that was typed by hand, as far as its nodes can be asked by it."""
+    nodes = [PlannedNode(nproc=len(one["ranks"]), **one) for one in launch["nodes"]]
+    place = (launch["backend"], launch["master_addr"], launch["master_port"], launch["world_size"])
+    return LaunchPlan(launch["launch_id"], "", user, *place, nodes, launcher=launch["launcher"])
 
 
 def silent_ranks(planned: LaunchNode) -> Iterable[RankEnd]:

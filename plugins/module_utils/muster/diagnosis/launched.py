@@ -7,22 +7,22 @@ difference.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..launch import launchers
 from ..launch.agent_log import exit_codes
 from ..launch.endings import Ending
 from ..launch.failure import NodeReport, first_failure
-from ..launch.manager import USER
-from ..launch.outcome import Record as LaunchRecord
+from ..launch.outcome import LaunchRecord
 from ..launch.tracebacks import recorded_traceback
 from ..launch.watch import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from ..launch.planned import LaunchPlan, PlannedNode
     from ..verdict.finding import FindingShape
-    from .evidence import Agent, CaseShape, LaunchFacts, LaunchNode, NodeEnd, RankEnd, Record, Snapshot
+    from .evidence import Agent, CaseShape, LaunchFacts, LaunchNode, NodeEnd, NodeRecord, RankEnd, Snapshot
 
 SCHEMA = 1
 MOST_TEXT = 4_000_000  # characters of all last words together
@@ -35,8 +35,8 @@ MOST_INVOLVED = 16  # nodes that are asked afterwards: each calls every other
 class Gathered:
     """What nodes recorded, by node, and what they answered afterwards; as CaseShape has it. key: of the digests."""
 
-    start: dict[str, Record] = field(default_factory=dict)
-    end: dict[str, Record] = field(default_factory=dict)
+    start: dict[str, NodeRecord] = field(default_factory=dict)
+    end: dict[str, NodeRecord] = field(default_factory=dict)
     snapshots: dict[str, Snapshot] = field(default_factory=dict)
     agents: dict[str, list[Agent]] = field(default_factory=dict)
     findings: list[FindingShape] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Gathered:
 
 def case_shape(record: LaunchRecord, gathered: Gathered, epoch: float, timeout: float, *, live: bool) -> CaseShape:
     """timeout: seconds of rendezvous. live: whether it had not ended when this was gathered."""
-    world = max(1, int(record.plan["world_size"]))
+    world = max(1, record.plan.world_size)
     longest = max(SHORTEST_TEXT, min(LONGEST_TEXT, MOST_TEXT // (world + len(record.reports))))
     return {
         "schema": SCHEMA,
@@ -68,32 +68,33 @@ def case_shape(record: LaunchRecord, gathered: Gathered, epoch: float, timeout: 
 def facts(record: LaunchRecord, epoch: float, timeout: float, *, live: bool) -> LaunchFacts:
     plan, decision = record.plan, record.decision
     return {
-        "launch_id": plan["launch_id"],
+        "launch_id": plan.launch_id,
         "how": "muster",
-        "own": plan.get("manager") == USER,
+        "own": plan.is_own,
         "live": live,
-        "backend": plan["backend"],
-        "launcher": plan.get("launcher", launchers.TORCHRUN.name),
-        "world_size": plan["world_size"],
-        "master_addr": plan["master_addr"],
-        "master_port": plan["master_port"],
+        "backend": plan.backend,
+        "launcher": plan.launcher,
+        "world_size": plan.world_size,
+        "master_addr": plan.master_addr,
+        "master_port": plan.master_port,
         "timeout": timeout,
-        "nodes": [planned(entry) for entry in plan["nodes"]],
+        "nodes": [planned(entry) for entry in plan.nodes],
         "ending": decision.ending.name if decision else "",
         "ending_text": decision.text if decision else "",
         "ending_node": decision.node if decision else "",
+        "starting": decision is not None and decision.starting,
         "began": wall(record.began, epoch),
         "stop_began": wall(record.stop_began, epoch),
     }
 
 
-def planned(entry: Mapping[str, Any]) -> LaunchNode:
+def planned(entry: PlannedNode) -> LaunchNode:
     return {
-        "node": entry["node"],
-        "address": entry["address"],
-        "interface": entry["interface"] or "",
-        "node_rank": entry["node_rank"],
-        "ranks": list(entry["ranks"]),
+        "node": entry.node,
+        "address": entry.address,
+        "interface": entry.interface or "",
+        "node_rank": entry.node_rank,
+        "ranks": list(entry.ranks),
     }
 
 
@@ -101,11 +102,11 @@ def wall(at: float, epoch: float) -> float:
     return epoch + at if at else 0.0
 
 
-def ranks_of(plan: Mapping[str, Any], report: NodeReport, epoch: float, longest: int) -> Iterator[RankEnd]:
+def ranks_of(plan: LaunchPlan, report: NodeReport, epoch: float, longest: int) -> Iterator[RankEnd]:
     codes = {**exit_codes(report.agent_log), **report.codes}
     gone = {rank["local_rank"]: rank.get("gone_at") for rank in report.ranks}
-    entry = next(one for one in plan["nodes"] if one["node"] == report.node)
-    for local, rank in enumerate(entry["ranks"]):
+    entry = next(one for one in plan.nodes if one.node == report.node)
+    for local, rank in enumerate(entry.ranks):
         at = gone.get(local)
         yield {
             "rank": rank,
@@ -122,6 +123,7 @@ def node_end(report: NodeReport, epoch: float, longest: int) -> NodeEnd:
     ended = report.ended or {}
     at = ended.get("ended_at")
     code = ended.get("code")
+    killed = None if report.unit.signal is None else -report.unit.signal  # it could leave no word itself
     return {
         "node": report.node,
         "reached": report.reached,
@@ -129,24 +131,19 @@ def node_end(report: NodeReport, epoch: float, longest: int) -> NodeEnd:
         "lost_why": report.lost_why,
         "last_answer": wall(report.last_answer, epoch),
         "reason": str(ended.get("reason", "")),
-        "code": code if isinstance(code, int) else signal_of(report.unit),
+        "code": code if isinstance(code, int) else killed,
         "error": str(ended.get("error", "")),
-        "result": report.unit.get("Result", ""),
+        "result": report.unit.result,
         "ended_at": epoch + report.controller_time(at) if at else 0.0,
         "log": report.agent_log[-longest:],
     }
-
-
-def signal_of(unit: Mapping[str, str]) -> int | None:
-    """The signal that ended the unit's main process, as a negative code; it could leave no word itself."""
-    return -int(unit["ExecMainStatus"]) if unit.get("Result") == "signal" else None
 
 
 # ---------------------------------------------------------------- of which nothing but its plan and logs is left
 
 
 def from_logs(
-    plan: dict[str, Any], logs: Mapping[str, Mapping[str, str]], said: str, lost: Mapping[str, str]
+    plan: LaunchPlan, logs: Mapping[str, Mapping[str, str]], said: str, lost: Mapping[str, str]
 ) -> LaunchRecord:
     """The record of a launch that nobody here has seen through, or that runs now.
 
@@ -154,15 +151,15 @@ def from_logs(
     lost: nodes that do not answer, and why.
     """
     reports = []
-    for entry in plan["nodes"]:
-        name = entry["node"]
+    for entry in plan.nodes:
+        name = entry.node
         known = logs.get(name, {})
         report = NodeReport(
             name,
             lost=name in lost,
             lost_why=lost.get(name, ""),
-            first_rank=entry["ranks"][0],
-            launcher=launchers.spoken(plan.get("launcher", launchers.TORCHRUN.name)),
+            first_rank=entry.ranks[0],
+            launcher=launchers.spoken(plan.launcher),
             agent_log=known.get("agent", ""),
             stderr={key.partition("/")[0]: text for key, text in known.items() if key.endswith("/stderr")},
         )
@@ -176,7 +173,7 @@ def from_logs(
 def involved(record: LaunchRecord) -> list[str]:
     """The nodes that are asked afterwards, in the order of the plan: all of a small launch; of a large one the head
     node, those that were lost, and those whose failures came first."""
-    names = [entry["node"] for entry in record.plan["nodes"]]
+    names = record.plan.names
     first, others = first_failure(record.reports, record.stop_began)
     failed = [one.node for one in ([first, *others] if first else others)]
     silent = [report.node for report in record.reports if report.lost or not report.ranks]

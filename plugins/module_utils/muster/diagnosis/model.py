@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..verdict.commands import OnNode
-    from .case import Case
+    from .case import LaunchCase
 
     # Where a cause may be, for the symptoms that make it a candidate.
-    Places = Callable[[Case, Sequence["Symptom"]], Iterable["Place"]]
+    Places = Callable[[LaunchCase, Sequence["Symptom"]], Iterable["CausePlace"]]
 
 Scope = Literal["process", "node", "link", "pair", "config", "code", "unknown"]
 Group = Literal[
@@ -52,23 +52,6 @@ NEAREST: tuple[Scope, ...] = ("process", "node", "link", "pair", "config", "code
 
 
 @dataclass(frozen=True)
-class Text:
-    """A line that people see.
-
-    id: what it is called in causes. pattern: a regular expression; its named groups say more (address, port, node,
-    rank, seconds, size, path, name). means: in one sentence. example: a line as it is printed, which the pattern
-    finds. source: where it was seen. victim: it only says that a peer, or the way to it, is gone.
-    """
-
-    id: str
-    pattern: str
-    means: str
-    example: str
-    source: str
-    victim: bool = False
-
-
-@dataclass(frozen=True)
 class Symptom:
     """What a rank, a launcher or a node showed. id: of a Text, or one of symptoms.OTHERS. rank: None for the node or
     its launcher. when: controller time, 0 where it is not known. line: as it was printed. about: the named groups.
@@ -87,7 +70,7 @@ class Symptom:
     final: bool = True
 
 
-class Place(NamedTuple):
+class CausePlace(NamedTuple):
     """Where a cause may lie. what: a word more, such as a path, a port, a variable or an exception."""
 
     node: str = ""
@@ -96,7 +79,7 @@ class Place(NamedTuple):
     what: str = ""
 
 
-class Answer(NamedTuple):
+class CauseAnswer(NamedTuple):
     """word: yes, no or not looked. text, source: what was seen and where; why, for not looked. at: controller time
     from which on it was so, 0 where that is not known."""
 
@@ -106,16 +89,16 @@ class Answer(NamedTuple):
     at: float = 0.0
 
 
-def yes(text: str, source: str, at: float = 0.0) -> Answer:
-    return Answer("yes", text, source, at)
+def yes(text: str, source: str, at: float = 0.0) -> CauseAnswer:
+    return CauseAnswer("yes", text, source, at)
 
 
-def no(text: str = "", source: str = "") -> Answer:
-    return Answer("no", text, source)
+def no(text: str = "", source: str = "") -> CauseAnswer:
+    return CauseAnswer("no", text, source)
 
 
-def not_looked(why: str) -> Answer:
-    return Answer("not looked", why)
+def not_looked(why: str) -> CauseAnswer:
+    return CauseAnswer("not looked", why)
 
 
 @dataclass(frozen=True)
@@ -125,7 +108,7 @@ class Question:
 
     id: str
     asks: str
-    look: Callable[[Case, Place], Answer]
+    look: Callable[[LaunchCase, CausePlace], CauseAnswer]
     command: str | OnNode = ""
 
 

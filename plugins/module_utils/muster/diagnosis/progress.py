@@ -18,7 +18,7 @@ from .said import BY_ID
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .case import Case
+    from .case import LaunchCase
     from .evidence import Collective, RankShot
 
 WATCHDOG = re.compile(BY_ID["nccl.work"].pattern)
@@ -45,7 +45,7 @@ class Progress:
 
 
 @once
-def progress(case: Case) -> list[Progress]:
+def progress(case: LaunchCase) -> list[Progress]:
     """Of each rank that is known of, by its number."""
     found: dict[int, Progress] = {}
     for end in case.seen["ranks"]:
@@ -65,7 +65,7 @@ def progress(case: Case) -> list[Progress]:
     return [found[rank] for rank in sorted(found)]
 
 
-def ended_within_a_call(case: Case, rank: int) -> bool | None:
+def ended_within_a_call(case: LaunchCase, rank: int) -> bool | None:
     """By the exception that ended it, the innermost frame of which is the last."""
     frames = next((FRAME.findall(one.traceback) for one in case.all_failures if one.rank == rank), [])
     return any(WITHIN.search(frame) for frame in frames[-INNERMOST:]) if frames else None
@@ -78,18 +78,18 @@ def within_a_call(shot: RankShot) -> bool | None:
     return False if last and last[0]["state"] == COMPLETED else None
 
 
-def behind(case: Case) -> dict[int, Progress]:
+def behind(case: LaunchCase) -> dict[int, Progress]:
     """The ranks that have begun fewer calls than another one, and are not within one."""
     known = progress(case)
     most = max((one.enqueued for one in known), default=0)
     return {one.rank: one for one in known if one.enqueued < most and one.within is False}
 
 
-def furthest(case: Case) -> Progress | None:
+def furthest(case: LaunchCase) -> Progress | None:
     return max(progress(case), key=lambda one: one.enqueued, default=None)
 
 
-def difference(case: Case, of: Callable[[Collective], str]) -> str:
+def difference(case: LaunchCase, of: Callable[[Collective], str]) -> str:
     """The first call of one number in which the ranks differ, in words; "" where those that are known are the same."""
     known = progress(case)
     for number in sorted({number for one in known for number in one.calls}):

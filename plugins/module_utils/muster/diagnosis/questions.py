@@ -8,9 +8,9 @@ from ..verdict.commands import OnNode, playbook
 from .model import Question, no, not_looked, yes
 
 if TYPE_CHECKING:
-    from .case import Case
+    from .case import LaunchCase
     from .evidence import RankShot
-    from .model import Answer, Place
+    from .model import CauseAnswer, CausePlace
 
 MADE_BY = {"net": "net_probe", "launch": "the launch", "site": "the site's rules"}
 MOST_SHOWN = 400  # characters of a proof
@@ -19,7 +19,7 @@ MOST_SHOWN = 400  # characters of a proof
 def probe(check: str, asks: str, *, whole_cluster: bool = False) -> Question:
     """Whether a probe that was made after the failure found this about the place. whole_cluster: about any node."""
 
-    def look(case: Case, place: Place) -> Answer:
+    def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         ends = ("", "") if whole_cluster else (place.node, place.peer)
         found = next(case.findings(check, *ends), None)
         if found:
@@ -36,7 +36,7 @@ def probe(check: str, asks: str, *, whole_cluster: bool = False) -> Question:
 def state_of(states: str, asks: str, name: str) -> Question:
     """Whether a rank, or any of a node, was in one of these states of the kernel before anything was stopped."""
 
-    def look(case: Case, place: Place) -> Answer:
+    def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         shots = shots_at(case, place)
         if not shots:
             return not_looked("the ranks were not looked at before the launch was stopped")
@@ -49,7 +49,7 @@ def state_of(states: str, asks: str, name: str) -> Question:
     return Question(name, asks, look, OnNode("ps -eo pid,stat,wchan:20,user,args"))
 
 
-def shots_at(case: Case, place: Place) -> list[RankShot]:
+def shots_at(case: LaunchCase, place: CausePlace) -> list[RankShot]:
     """The ranks that a place means, as they were before anything was stopped."""
     known = case.shots
     if place.rank is not None:

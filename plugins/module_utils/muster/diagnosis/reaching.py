@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from ..verdict.commands import playbook
 from .case import FOUND
-from .model import Place, Question, no, not_looked, yes
+from .model import CausePlace, Question, no, not_looked, yes
 from .questions import MOST_SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from ..verdict.finding import FindingShape
-    from .case import Case
-    from .model import Answer, Places, Symptom
+    from .case import LaunchCase
+    from .model import CauseAnswer, Places, Symptom
 
 # A node that shows one of these has called the head node in vain.
 CALLED_HEAD = (
@@ -39,14 +39,14 @@ CALLED_PEER = ("gloo.connect.timeout", "gloo.connect.refused", "gloo.connect.no_
 CUT = ("gloo.closed", "gloo.timeout", "store.closed", "rendezvous.heartbeat", "rendezvous.closed", "nccl.timeout")
 
 
-def is_held_up(case: Case) -> bool:
+def is_held_up(case: LaunchCase) -> bool:
     """Whether a rank ended by itself, or stands still: what others show then follows from that."""
     ended = any(one.rank is not None and not one.cascade for one in case.all_failures)
     still = any(shot["state"] in STILL for _, shot in case.shots.values())
     return ended or still or any(one["frozen"] for one in case.seen["snapshots"].values())
 
 
-def have_met(case: Case) -> bool:
+def have_met(case: LaunchCase) -> bool:
     """Whether the ranks had found each other when they were looked at: all were there, and one spoke to the store."""
     if not case.shots or set(case.shots) < {rank for one in case.launch["nodes"] for rank in one["ranks"]}:
         return False
@@ -58,14 +58,14 @@ def have_met(case: Case) -> bool:
 def before_they_met(places: Places) -> Places:
     """A hang of ranks that have met is none of their meeting."""
 
-    def filtered(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    def filtered(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         if {one.id for one in by} != {"launch.stalled"} or not have_met(case):
             yield from places(case, by)
 
     return filtered
 
 
-def callers(case: Case, by: Sequence[Symptom]) -> list[str]:
+def callers(case: LaunchCase, by: Sequence[Symptom]) -> list[str]:
     """The nodes that called the head node in vain; where no node says so, all that might have."""
     called = [one.node for one in by if one.id in CALLED_HEAD and one.node and one.node != case.head]
     return list(dict.fromkeys(called)) or [node for node in case.nodes if node != case.head]
@@ -75,18 +75,18 @@ def ends_of(found: FindingShape) -> set[str]:
     return {found["node"], found.get("peer") or ""} - {""}
 
 
-def of_checks(case: Case, checks: Collection[str]) -> Iterator[FindingShape]:
+def of_checks(case: LaunchCase, checks: Collection[str]) -> Iterator[FindingShape]:
     return (one for one in case.seen["findings"] if one["id"] in checks and one["status"] in FOUND)
 
 
-def place_of(found: FindingShape) -> Place:
-    return Place(found["node"], found.get("peer") or "")
+def place_of(found: FindingShape) -> CausePlace:
+    return CausePlace(found["node"], found.get("peer") or "")
 
 
 def ways_to_head(*checks: str) -> Places:
     """Where probes found something on the ways by which nodes called the head node, and each such way."""
 
-    def places(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         them = callers(case, by)
         for found in of_checks(case, checks):
             ends = ends_of(found)
@@ -95,7 +95,7 @@ def ways_to_head(*checks: str) -> Places:
         covered = {node for found in of_checks(case, checks) for node in ends_of(found)}
         for node in them:
             if not {node, case.head} & covered:
-                yield Place(node, case.head)
+                yield CausePlace(node, case.head)
 
     return places
 
@@ -103,7 +103,7 @@ def ways_to_head(*checks: str) -> Places:
 def ways_between(*checks: str) -> Places:
     """Where probes found something between participants, and each node that shows a symptom; all, where none does."""
 
-    def places(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         nodes = set(case.nodes)
         found = [one for one in of_checks(case, checks) if ends_of(one) <= nodes]
         yield from map(place_of, found)
@@ -111,7 +111,7 @@ def ways_between(*checks: str) -> Places:
         shown = [(one.node, case.node_at(one.about.get("address", ""))) for one in by if one.node]
         for node, peer in shown or [(node, "") for node in case.nodes]:
             if node not in covered:
-                yield Place(node, peer if peer != node else "")
+                yield CausePlace(node, peer if peer != node else "")
 
     return places
 
@@ -119,7 +119,7 @@ def ways_between(*checks: str) -> Places:
 def probed(asks: str, *checks: str) -> Question:
     """Whether probes, made after the failure, found one of these at this very place."""
 
-    def look(case: Case, place: Place) -> Answer:
+    def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         for found in of_checks(case, checks):
             if place_of(found)[:2] == place[:2]:
                 return yes(found["summary"][:MOST_SHOWN], f"{found['id']} on {found['node']}")
@@ -144,7 +144,7 @@ def is_loopback(text: str) -> bool:
     return is_address(text) and ipaddress.ip_address(text).is_loopback
 
 
-def addresses_of(case: Case, node: str) -> set[str]:
+def addresses_of(case: LaunchCase, node: str) -> set[str]:
     """All that are known of a node, without those of every node's own loopback."""
     record = case.record(node)
     known = {case.planned[node]["address"]} if node in case.planned else set()
@@ -153,7 +153,7 @@ def addresses_of(case: Case, node: str) -> set[str]:
     return {one for one in known if one and not is_loopback(one)}
 
 
-def at_head(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def at_head(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
     if case.head:
-        yield Place(case.head)
+        yield CausePlace(case.head)

@@ -9,8 +9,8 @@ from .model import Question, no, yes
 from .texts import TEXTS
 
 if TYPE_CHECKING:
-    from .case import Case
-    from .model import Answer, Place
+    from .case import LaunchCase
+    from .model import CauseAnswer, CausePlace
 
 BY_ID = {text.id: text for text in TEXTS}
 
@@ -20,7 +20,7 @@ def said(name: str, asks: str, *texts: str, containing: str = "") -> Question:
     patterns = [re.compile(BY_ID[one].pattern) for one in texts]
     more = re.compile(containing)
 
-    def look(case: Case, place: Place) -> Answer:
+    def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         for failure in case.all_failures:
             if failure.rank is None or (place.rank not in (None, failure.rank)) or place.node not in ("", failure.node):
                 continue

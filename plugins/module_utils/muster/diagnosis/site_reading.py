@@ -15,7 +15,8 @@ from ..inventory.model import Problem
 from . import facts, symptoms
 from .causes import CAUSES
 from .causes.process import every_node, ranks_shown
-from .model import Cause, Group, Place, Question, Scope, Text
+from .evidence import Text
+from .model import Cause, CausePlace, Group, Question, Scope
 from .questions import probe
 from .site_rules import Command, Rules, answered_by, together
 from .texts import TEXTS
@@ -23,7 +24,7 @@ from .texts import TEXTS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from .case import Case
+    from .case import LaunchCase
     from .model import Places, Symptom
 
     # By part, number of the entry in it from 1 on, and key of the entry.
@@ -291,15 +292,15 @@ def words(names: Sequence[str]) -> str:
 # ---------------------------------------------------------------- where a cause may be
 
 
-def nodes_that_showed(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def nodes_that_showed(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case
-    return (Place(one.node, what=one.line) for one in by if one.node and not one.victim and one.final)
+    return (CausePlace(one.node, what=one.line) for one in by if one.node and not one.victim and one.final)
 
 
-def no_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def no_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case
     if any(one.final for one in by):
-        yield Place()
+        yield CausePlace()
 
 
 PLACES: dict[str, Places] = {

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..verdict.commands import OnNode
 from ..verdict.printable import printable
-from .case import Case
+from .case import LaunchCase
 from .causes import CAUSES
 from .decide import decide, plainly
 from .model import Question, no, not_looked, yes
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from ..verdict.finding import FindingShape
     from .decide import Decided
-    from .evidence import CaseShape
-    from .model import Answer, Cause, Place, Text
+    from .evidence import CaseShape, Text
+    from .model import Cause, CauseAnswer, CausePlace
 
 NOT_RUN = "its command runs with diagnose_rules_commands: true alone, right after a failure"
 MOST_SHOWN, MOST_WHY = 200, 400  # characters of what a command said, and of why it said nothing
@@ -99,9 +99,9 @@ class Rules:
     causes: tuple[Cause, ...] = ()
     commands: tuple[Command, ...] = ()
 
-    def of(self, seen: CaseShape) -> Case:
+    def of(self, seen: CaseShape) -> LaunchCase:
         """The case, in which the site's own lines are known."""
-        return Case(seen, self.texts)
+        return LaunchCase(seen, self.texts)
 
     @property
     def all_causes(self) -> tuple[Cause, ...]:
@@ -110,7 +110,7 @@ class Rules:
 
 def replayed(rules: Rules, seen: CaseShape) -> tuple[Decided, Decided]:
     """What is said of a recorded case without these rules, and with them."""
-    return decide(Case(seen), CAUSES), decide(rules.of(seen), rules.all_causes)
+    return decide(LaunchCase(seen), CAUSES), decide(rules.of(seen), rules.all_causes)
 
 
 # ---------------------------------------------------------------- commands
@@ -119,7 +119,7 @@ def replayed(rules: Rules, seen: CaseShape) -> tuple[Decided, Decided]:
 def answered_by(command: Command, asks: str) -> Question:
     """The question of a command: what it said is among the findings, or was not looked at."""
 
-    def look(case: Case, place: Place) -> Answer:
+    def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         nodes = nodes_of(case, place)
         for node in nodes:
             for found in case.findings(command.question, node):
@@ -133,17 +133,17 @@ def answered_by(command: Command, asks: str) -> Question:
     return Question(command.question, asks, look, OnNode(shlex.join(command.argv)))
 
 
-def nodes_of(case: Case, place: Place) -> list[str]:
+def nodes_of(case: LaunchCase, place: CausePlace) -> list[str]:
     """Those that a question about a place is for: all of the launch where it is about none in particular."""
     node = place.node or (case.node_of(place.rank) if place.rank is not None else "")
     return [node] if node else case.nodes
 
 
-def open_questions(rules: Rules, case: Case) -> list[tuple[str, Place]]:
+def open_questions(rules: Rules, case: LaunchCase) -> list[tuple[str, CausePlace]]:
     """What causes that fit still ask, by the ids of questions, and where: nothing that is known so far answers it."""
-    found: dict[tuple[str, Place], None] = {}
+    found: dict[tuple[str, CausePlace], None] = {}
 
-    def ask(question: Question, case: Case, place: Place) -> Answer:
+    def ask(question: Question, case: LaunchCase, place: CausePlace) -> CauseAnswer:
         answer = plainly(question, case, place)
         if answer.word == "not looked":
             found[question.id, place] = None
@@ -153,7 +153,7 @@ def open_questions(rules: Rules, case: Case) -> list[tuple[str, Place]]:
     return list(found)
 
 
-def asked(rules: Rules, case: Case, questions: Iterable[tuple[str, Place]]) -> list[Asked]:
+def asked(rules: Rules, case: LaunchCase, questions: Iterable[tuple[str, CausePlace]]) -> list[Asked]:
     """The commands for these open questions. Who runs them asks first whether the site allows it."""
     commands = {command.question: command for command in rules.commands}
     found = (

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..launch.failure import Failure
-    from .case import Case
-    from .evidence import RankEnd
-    from .model import Text
+    from .case import LaunchCase
+    from .evidence import RankEnd, Text
 
 # Symptoms that are no text, with what they are.
 OTHERS = {
@@ -41,11 +40,9 @@ RUNNING = "the launch has not ended"
 LAST_LINES = 12  # of a rank that left no exception
 MOST_LINES = 400  # of each log, its last
 LONGEST = 2000  # characters of a line that are looked at
-SIGNAL = re.compile(r"was (?:killed by |told to stop \()(?P<signal>SIG[A-Z0-9]+|signal \d+)")
-START = re.compile(r"could not be started on ")
 
 
-def read(case: Case) -> list[Symptom]:
+def read(case: LaunchCase) -> list[Symptom]:
     """All symptoms, each once, in the order of nodes and ranks; how ranks ended comes before what they printed."""
     found = [*ends(case), *whole_launch(case), *lines_of_ranks(case), *lines_of_launchers(case)]
     return list(
@@ -53,16 +50,15 @@ def read(case: Case) -> list[Symptom]:
     )[::-1]
 
 
-def ends(case: Case) -> Iterator[Symptom]:
+def ends(case: LaunchCase) -> Iterator[Symptom]:
     for failure in case.all_failures:
-        about = SIGNAL.search(failure.summary)
         yield Symptom(
             of_failure(failure),
             failure.node,
             failure.rank,
             failure.when,
             failure.summary,
-            about.groupdict() if about else {},
+            {"signal": failure.signal} if failure.signal else {},
             victim=failure.cascade,
         )
 
@@ -94,16 +90,16 @@ def of_failure(failure: Failure) -> str:
     return found
 
 
-def whole_launch(case: Case) -> Iterator[Symptom]:
+def whole_launch(case: LaunchCase) -> Iterator[Symptom]:
     launch = case.launch
     if launch["ending"] == Ending.STALLED.name or launch["live"]:
         text = launch["ending_text"] or RUNNING
         yield Symptom("launch.stalled", "", when=launch["stop_began"], line=text)
-    elif launch["ending"] == Ending.FAILED.name and START.search(launch["ending_text"]):
+    elif launch["ending"] == Ending.FAILED.name and launch.get("starting"):
         yield Symptom("launch.start", launch["ending_node"], when=launch["stop_began"], line=launch["ending_text"])
 
 
-def lines_of_ranks(case: Case) -> Iterator[Symptom]:
+def lines_of_ranks(case: LaunchCase) -> Iterator[Symptom]:
     for end in case.seen["ranks"]:
         final = [*last_words(end), *end["error"].splitlines()]
         before = [RANK_PREFIX.sub("", line) for line in end["stderr"].splitlines()[-MOST_LINES:]]
@@ -122,7 +118,7 @@ def last_words(end: RankEnd) -> list[str]:
     return text.splitlines()[-MOST_LINES if traceback else -LAST_LINES :]
 
 
-def lines_of_launchers(case: Case) -> Iterator[Symptom]:
+def lines_of_launchers(case: LaunchCase) -> Iterator[Symptom]:
     for end in case.seen["nodes"]:
         lines = [RANK_PREFIX.sub("", line) for line in end["log"].splitlines()[-MOST_LINES:]]
         known = within(lines, case.texts)

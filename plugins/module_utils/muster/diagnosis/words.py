@@ -14,12 +14,12 @@ from .decide import CONFIRMED, LIKELY
 from .model import NEAREST
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..verdict.commands import OnNode
     from ..verdict.finding import Evidence, FindingFix
-    from .case import Case
-    from .decide import Decided, Judged
+    from .case import LaunchCase
+    from .decide import Decided, JudgedCause
     from .model import Symptom
 
 LAST_ERROR = re.compile(r"^Last error:\n(.+)$", re.MULTILINE)
@@ -27,6 +27,7 @@ MOST_OF_LAST_ERROR = 200  # characters
 MOST_PROOFS = 2
 MOST_CANDIDATES = 6
 MOST_RULED_OUT = 12
+WHY, TYPE = "Why", "Type"
 EVERY_NODE = "every node"
 NOWHERE = "no node: nothing that was seen distinguishes one from the others"
 NAMES = "node|peer|rank|what|address|port"
@@ -34,7 +35,7 @@ PLACES = re.compile(rf" \(\{{what\}}\)|\{{({NAMES})\}}")
 ADVISED = re.compile(rf"(['\"]?)\{{({NAMES})\}}\1")
 
 
-class Said(TypedDict):
+class SaidCause(TypedDict):
     """A cause, in words. node, peer: "" for none in particular. rank: None for none. proofs: the first two.
 
     open: what was not looked at, and why, of what would have proved or ruled it out.
@@ -63,26 +64,30 @@ class SymptomShape(TypedDict):
 
 
 class Diagnosis(TypedDict):
-    """word: confirmed, likely or unknown. lines: what happened, where, why, what was ruled out, what to type."""
+    """word: confirmed, likely or unknown. lines: what happened, where, why, what was ruled out, what to type.
+    parts: the same by name."""
 
     schema: int
     launch_id: str
     word: str
     lines: list[str]
-    causes: list[Said]
-    candidates: list[Said]
-    also_seen: list[Said]
-    ruled_out: list[Said]
+    parts: dict[str, str]
+    causes: list[SaidCause]
+    candidates: list[SaidCause]
+    also_seen: list[SaidCause]
+    ruled_out: list[SaidCause]
     symptoms: list[SymptomShape]
     not_looked: dict[str, str]
 
 
-def diagnosis(case: Case, decided: Decided) -> Diagnosis:
+def diagnosis(case: LaunchCase, decided: Decided) -> Diagnosis:
+    parts = {name: printable(text) for name, text in five_parts(case, decided).items()}
     return {
         "schema": 1,
         "launch_id": case.launch["launch_id"],
         "word": decided.word,
-        "lines": [printable(line) for line in five_lines(case, decided)],
+        "lines": lines_of(parts),
+        "parts": parts,
         "causes": [said(case, one) for one in decided.causes],
         "candidates": [said(case, one) for one in decided.candidates[:MOST_CANDIDATES]],
         "also_seen": [said(case, one) for one in decided.also_seen[:MOST_CANDIDATES]],
@@ -108,10 +113,10 @@ def outcome(said: Diagnosis) -> str:
         first = said["causes"][0]
         command = first["fix"].get("command")
         return f"{first['word']}: {first['says']}. {first['fix']['text']}{f': {command}' if command else ''}"
-    return f"the cause is unknown; {said['lines'][-1].removeprefix('Type: ')}"
+    return f"the cause is unknown; {said['parts'][TYPE]}"
 
 
-def said(case: Case, one: Judged) -> Said:
+def said(case: LaunchCase, one: JudgedCause) -> SaidCause:
     proofs = one.proofs if one.word in (CONFIRMED, LIKELY) else []
     shown = [
         each for proof in proofs[:MOST_PROOFS] for each in evidence(printable(proof.source), printable(proof.text))
@@ -136,7 +141,7 @@ def said(case: Case, one: Judged) -> Said:
     }
 
 
-def filled(case: Case, one: Judged, text: str) -> str:
+def filled(case: LaunchCase, one: JudgedCause, text: str) -> str:
     """The text with the place's names in it; each placeholder is filled once, whatever its value holds."""
     values = values_of(case, one)
     return PLACES.sub(
@@ -144,7 +149,7 @@ def filled(case: Case, one: Judged, text: str) -> str:
     )
 
 
-def advice(case: Case, one: Judged) -> str:
+def advice(case: LaunchCase, one: JudgedCause) -> str:
     """The text of the fix. A site's own may hold a command: what a log or a node printed stands in it as one quoted
     word, unless it is a plain one."""
     values = values_of(case, one)
@@ -159,7 +164,7 @@ def in_quotes(mark: str, value: str) -> str:
     return value if value.startswith("'") else f"{mark}{value}{mark}"
 
 
-def command_of(case: Case, one: Judged, command: str | OnNode) -> str:
+def command_of(case: LaunchCase, one: JudgedCause, command: str | OnNode) -> str:
     """What a person types; "" where a name in it is none, or that of no node of the inventory."""
     if isinstance(command, str):
         return command
@@ -172,7 +177,7 @@ def command_of(case: Case, one: Judged, command: str | OnNode) -> str:
     return command.filled(values)
 
 
-def values_of(case: Case, one: Judged) -> dict[str, str]:
+def values_of(case: LaunchCase, one: JudgedCause) -> dict[str, str]:
     """By placeholder, what stands in its place."""
     rank = "" if one.place.rank is None else str(one.place.rank)
     node = one.place.node or (case.node_of(one.place.rank) if one.place.rank is not None else "")
@@ -189,17 +194,21 @@ def values_of(case: Case, one: Judged) -> dict[str, str]:
 # ---------------------------------------------------------------- five lines
 
 
-def five_lines(case: Case, decided: Decided) -> list[str]:
-    return [
-        f"What: {what(case, decided.seen)}",
-        f"Where: {where(decided)}",
-        f"Why: {why(case, decided)}",
-        f"Not: {ruled_out(case, decided)}",
-        f"Type: {to_type(case, decided)}",
-    ]
+def five_parts(case: LaunchCase, decided: Decided) -> dict[str, str]:
+    return {
+        "What": what(case, decided.seen),
+        "Where": where(decided),
+        WHY: why(case, decided),
+        "Not": ruled_out(case, decided),
+        TYPE: to_type(case, decided),
+    }
 
 
-def what(case: Case, seen: Sequence[Symptom]) -> str:
+def lines_of(parts: Mapping[str, str]) -> list[str]:
+    return [f"{name}: {text}" for name, text in parts.items()]
+
+
+def what(case: LaunchCase, seen: Sequence[Symptom]) -> str:
     """What happened first, by itself, as far as it is known; else what all others only show."""
     closed = {one.rank for one in case.all_failures if one.by_launcher}
     own = [one for one in seen if not one.victim and one.final] or list(seen)
@@ -212,7 +221,7 @@ def what(case: Case, seen: Sequence[Symptom]) -> str:
     return f"{place}: {line}" if place else line
 
 
-def more_words(case: Case, first: Symptom) -> str:
+def more_words(case: LaunchCase, first: Symptom) -> str:
     """What NCCL's own last error says, below an exception of torch that names only its kind."""
     for one in case.all_failures:
         if one.rank == first.rank and one.node == first.node and one.summary == first.line:
@@ -227,7 +236,7 @@ def where(decided: Decided) -> str:
     return "; ".join(dict.fromkeys(place_of(one) for one in decided.causes))
 
 
-def place_of(one: Judged) -> str:
+def place_of(one: JudgedCause) -> str:
     node, peer, rank = one.place.node, one.place.peer, one.place.rank
     if one.everywhere:
         return f"{EVERY_NODE} alike"
@@ -238,7 +247,7 @@ def place_of(one: Judged) -> str:
     return NOWHERE
 
 
-def why(case: Case, decided: Decided) -> str:
+def why(case: LaunchCase, decided: Decided) -> str:
     if decided.causes:
         return ". ".join(because(case, one) for one in decided.causes[:2])
     if decided.candidates:
@@ -247,12 +256,12 @@ def why(case: Case, decided: Decided) -> str:
     return "unknown; none of the causes that are known here fits what was seen"
 
 
-def because(case: Case, one: Judged) -> str:
+def because(case: LaunchCase, one: JudgedCause) -> str:
     proofs = "; ".join(f"{proof.text} ({proof.source})" for proof in one.proofs[:MOST_PROOFS])
     return f"{filled(case, one, one.cause.says)} [{one.word}{': ' + proofs if proofs else ''}]"
 
 
-def ruled_out(case: Case, decided: Decided) -> str:
+def ruled_out(case: LaunchCase, decided: Decided) -> str:
     """Those first that one would have taken for what is said: of its kind, and near."""
     said = [*decided.causes, *decided.candidates][:1]
     groups = [one.cause.group for one in said]
@@ -263,7 +272,7 @@ def ruled_out(case: Case, decided: Decided) -> str:
     return few(list(named), "; ") if named else "nothing was ruled out"
 
 
-def to_type(case: Case, decided: Decided) -> str:
+def to_type(case: LaunchCase, decided: Decided) -> str:
     if decided.causes:
         one = decided.causes[0]
         fix, command = advice(case, one), command_of(case, one, one.cause.command)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.reading import UnusableError, read
-from .messages import Identity, LastLook, Logs, Look
+from .messages import Identity, LastLook, LaunchLook, Logs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from .messages import LogPart, RankState, Samples
 
@@ -20,17 +20,16 @@ if TYPE_CHECKING:
 
 AGENT = "agent"
 STREAMS = ("stdout", "stderr")
-SHAPES: dict[str, type[Any]] = {"identity": Identity, "look": Look, "logs": Logs, "stop": LastLook}
+SHAPES: dict[str, type[Any]] = {"identity": Identity, "look": LaunchLook, "logs": Logs, "stop": LastLook}
 NAMED = {"result": "the result", "ranks": "a rank", "errors": "an error file", "logs": "a log"}
 MOST_ENDING = 86400.0  # seconds that ranks have to end
 
 
-def reader(plan: dict[str, Any]) -> Reader:
+def reader(ranks: Mapping[str, Sequence[int]]) -> Reader:
     """Return read(node, verb, data): what can be used of an answer, and the names of what was dropped.
 
     Raises UnusableError where nothing can.
     """
-    ranks = {entry["node"]: list(entry["ranks"]) for entry in plan["nodes"]}
 
     def read_answer(node: str, verb: str, data: Any) -> tuple[Any, tuple[str, ...]]:
         if verb in SHAPES:

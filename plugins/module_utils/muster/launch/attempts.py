@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..verdict.finding import Verdict
     from .fit import Checkpoint, Fit
     from .options import LaunchOptions
-    from .outcome import Record
+    from .outcome import LaunchRecord
 
 RESTARTED = Check(
     "launch.restarted",
@@ -60,7 +60,7 @@ A_LAUNCH = re.compile(LAUNCH_ID.pattern.removesuffix(r"\Z"))
 
 
 @dataclass
-class Attempt:
+class LaunchAttempt:
     """One that has ended. failed: the nodes that its failure names. signature: of the exception, "" for none.
 
     before, after: when the newest complete checkpoint was written, 0 for none; after is None until it was looked at.
@@ -113,11 +113,11 @@ def problems(
 
 
 def ended(
-    record: Record, verdict: Mapping[str, Any], number: int, before: float, blamed: Collection[str] = ()
-) -> Attempt:
+    record: LaunchRecord, verdict: Mapping[str, Any], number: int, before: float, blamed: Collection[str] = ()
+) -> LaunchAttempt:
     """What is kept of an attempt. blamed: nodes that its diagnosis proves to be the cause."""
     plan = record.plan
-    nodes = [entry["node"] for entry in plan["nodes"]]
+    nodes = plan.names
     ids = {check.id for check in ENDINGS}
     refused = record.decision is None
     failed = list(blamed) or [
@@ -127,15 +127,15 @@ def ended(
     ]
     gone = [*record.leftovers, *record.unseen]
     named = [name for name in nodes if name in {*failed, *gone}]
-    return Attempt(
+    return LaunchAttempt(
         number,
-        plan["launch_id"],
+        plan.launch_id,
         nodes,
         why_in_short(verdict),
         named,
         signature(record),
         before,
-        checkpoint=str(plan["nodes"][0].get("env", {}).get("MUSTER_CHECKPOINT", "")),
+        checkpoint=plan.head.env.get("MUSTER_CHECKPOINT", ""),
     )
 
 
@@ -147,7 +147,7 @@ def why_in_short(verdict: Mapping[str, Any]) -> str:
     return str(verdict["summary"])
 
 
-def final(record: Record, attempt: Attempt) -> bool:
+def final(record: LaunchRecord, attempt: LaunchAttempt) -> bool:
     """Whether it ended in a way that has no further attempt: well, by somebody's word, or before the first began."""
     if record.decision is None:
         return attempt.number == 1
@@ -157,7 +157,7 @@ def final(record: Record, attempt: Attempt) -> bool:
     return cause is not None and cause.ending is Ending.LIMIT
 
 
-def signature(record: Record) -> str:
+def signature(record: LaunchRecord) -> str:
     """The kind of exception and where it was raised; "" for whatever else, and for what only followed from it."""
     if record.decision is None:
         return ""
@@ -169,18 +169,18 @@ def signature(record: Record) -> str:
     return A_LAUNCH.sub("ID", f"{kind} at {' > '.join(places) or 'an unknown place'}")
 
 
-def stays(record: Record) -> str:
+def stays(record: LaunchRecord) -> str:
     """What is left of an attempt and would not end by its lease; "" for nothing."""
-    units = {entry["node"]: entry["unit"] for entry in record.plan["nodes"]}
+    units = {entry.node: entry.unit for entry in record.plan.nodes}
     for node, left in record.leftovers.items():
         beyond = [one for one in left.processes if one["unit"] != units[node]]
         if beyond:
             pids = few([f"PID {one['pid']}" for one in beyond])
-            return f"{node}: {pids} of attempt {record.plan['launch_id']} goes on outside of its unit"
+            return f"{node}: {pids} of attempt {record.plan.launch_id} goes on outside of its unit"
     return ""
 
 
-def certain_end(record: Record, lease: float, failure_timeout: float) -> float:
+def certain_end(record: LaunchRecord, lease: float, failure_timeout: float) -> float:
     """When whatever nobody has seen to end has certainly ended, on the controller's monotonic clock; 0 for nothing.
 
     A unit ends by its lease, and has the time between SIGTERM and SIGKILL.
@@ -195,7 +195,7 @@ def certain_end(record: Record, lease: float, failure_timeout: float) -> float:
 # ---------------------------------------------------------------- what will repeat
 
 
-def futile(history: Sequence[Attempt], options: LaunchOptions) -> str:
+def futile(history: Sequence[LaunchAttempt], options: LaunchOptions) -> str:
     """Why another attempt would end as this one did; "" where it might not."""
     last = history[-1]
     if last.signature and last.signature in [one.signature for one in history[:-1]]:
@@ -205,7 +205,7 @@ def futile(history: Sequence[Attempt], options: LaunchOptions) -> str:
     return ""
 
 
-def newer(attempt: Attempt) -> bool:
+def newer(attempt: LaunchAttempt) -> bool:
     return attempt.after is not None and attempt.after > attempt.before
 
 
@@ -330,7 +330,7 @@ def alone(path: str, holders: Sequence[str], nodes: Sequence[str]) -> str:
 # ---------------------------------------------------------------- what is said in the end
 
 
-def whole_verdict(last: Verdict, history: Sequence[Attempt], went_on: Sequence[str], given_up: str) -> Verdict:
+def whole_verdict(last: Verdict, history: Sequence[LaunchAttempt], went_on: Sequence[str], given_up: str) -> Verdict:
     """The verdict over all attempts, from that of the last one. went_on: how it went on after each of the others."""
     earlier = [
         RESTARTED.warn(
@@ -350,5 +350,5 @@ def whole_verdict(last: Verdict, history: Sequence[Attempt], went_on: Sequence[s
     return extended(last, earlier, end, summary)
 
 
-def named(attempt: Attempt) -> str:
+def named(attempt: LaunchAttempt) -> str:
     return (attempt.failed or attempt.nodes)[0]

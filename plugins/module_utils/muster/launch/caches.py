@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..verdict.check import Check
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..verdict.finding import Finding
     from .messages import CacheFacts
+    from .planned import PlannedNode
 
 CACHES = Check(
     "launch.caches",
@@ -44,10 +45,10 @@ def folders(root: str, environment: str) -> dict[str, str]:
     return {variable: f"{root}/{name}-{digest}/{folder}" for variable, folder in FOLDERS.items()}
 
 
-def to_look_at(entry: Mapping[str, Any]) -> dict[str, str]:
+def to_look_at(entry: PlannedNode) -> dict[str, str]:
     """The folders of a node's launch, by who chose them: a variable, or DEFAULT."""
-    given = {name: entry["env"][name] for name in FOLDERS if name in entry["env"]}
-    return given if len(given) == len(FOLDERS) else {**given, DEFAULT: entry["cache_root"]}
+    given = {name: entry.env[name] for name in FOLDERS if name in entry.env}
+    return given if len(given) == len(FOLDERS) else {**given, DEFAULT: entry.cache_root}
 
 
 def judge(node: str, seen: Mapping[str, CacheFacts]) -> list[Finding]:

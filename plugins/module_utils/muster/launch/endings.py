@@ -130,7 +130,7 @@ Decided = Literal[
 ]
 
 
-class NodeEnd(NamedTuple):
+class NodeOutcome(NamedTuple):
     """What a node's word comes to where it is a failure, and the sentence for it."""
 
     ending: Ending
@@ -143,17 +143,17 @@ STOPPED = "stopped"  # torchrun ended when the unit was stopped, by the supervis
 PEER = "peer"  # it was ended because of another node; a consequence, as far as that one says more
 # By the `reason` that the program on a node leaves there when the launch has ended; a test holds both equal.
 NODE_WORDS = {
-    EXIT: NodeEnd(Ending.AGENT, "{launcher} exited with code {code}"),
-    STOPPED: NodeEnd(
+    EXIT: NodeOutcome(Ending.AGENT, "{launcher} exited with code {code}"),
+    STOPPED: NodeOutcome(
         Ending.UNIT, "the launch's unit was stopped from outside (systemctl stop, or the node shutting down)"
     ),
-    ASKED: NodeEnd(Ending.INTERRUPTED, "somebody ended the launch (launch_stop, or Ctrl-C)"),
-    "exec": NodeEnd(Ending.AGENT, "{launcher} could not be started: {error}"),
-    "lease": NodeEnd(Ending.LEASE, "nobody renewed the launch's lease: the controller was gone or cut off"),
-    PEER: NodeEnd(Ending.PEER, "this part was ended because of another one: {error}"),
-    "limit": NodeEnd(Ending.LIMIT, "the launch ran into its time limit (launch_time_limit)"),
+    ASKED: NodeOutcome(Ending.INTERRUPTED, "somebody ended the launch (launch_stop, or Ctrl-C)"),
+    "exec": NodeOutcome(Ending.AGENT, "{launcher} could not be started: {error}"),
+    "lease": NodeOutcome(Ending.LEASE, "nobody renewed the launch's lease: the controller was gone or cut off"),
+    PEER: NodeOutcome(Ending.PEER, "this part was ended because of another one: {error}"),
+    "limit": NodeOutcome(Ending.LIMIT, "the launch ran into its time limit (launch_time_limit)"),
 }
-UNKNOWN_WORD = NodeEnd(Ending.FAILED, "the node reports an ending that is not known here: {reason!r:.60}")
+UNKNOWN_WORD = NodeOutcome(Ending.FAILED, "the node reports an ending that is not known here: {reason!r:.60}")
 
 
 def has_failed(ending: Decided) -> bool:

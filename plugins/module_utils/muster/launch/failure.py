@@ -29,7 +29,7 @@ from .tracebacks import (
     recorded_traceback,
     uncaught_traceback,
 )
-from .unit import reached_its_limit
+from .unit import UnitEnd
 
 if TYPE_CHECKING:
     from .messages import DiskFacts, RankState, Result
@@ -57,7 +57,7 @@ class NodeReport:
     last_answer: float = 0.0
     clock_offset: float = 0.0
     ended: Result | None = None
-    unit: dict[str, str] = field(default_factory=dict)
+    unit: UnitEnd = field(default_factory=UnitEnd)
     ranks: list[RankState] = field(default_factory=list)
     first_rank: int = 0
     errors: dict[str, Any] = field(default_factory=dict)
@@ -89,7 +89,8 @@ class NodeReport:
 class Failure:
     """One failure on one node; `rank` is None for the agent, the unit or the node itself. `when`: controller time.
 
-    by_launcher: its launcher told it to end, and says so: whatever was first, it was not this.
+    by_launcher: its launcher told it to end, and says so: whatever was first, it was not this. signal: the name of
+    the one that ended it.
     """
 
     node: str
@@ -101,6 +102,7 @@ class Failure:
     traceback: str = ""
     cascade: bool = False
     by_launcher: bool = False
+    signal: str = ""
 
     @property
     def where(self) -> str:
@@ -181,7 +183,9 @@ def rank_failure(report: NodeReport, local: int, code: int | None, traceback: st
     elif code == -signal.SIGTERM and local in closed(report.agent_log):
         summary = "was told to stop (SIGTERM) by its launcher"
         rank = report.first_rank + local
-        return Failure(report.node, when, summary, Ending.SIGNAL, rank, local, cascade=True, by_launcher=True)
+        return Failure(
+            report.node, when, summary, Ending.SIGNAL, rank, local, cascade=True, by_launcher=True, signal="SIGTERM"
+        )
     elif code == -signal.SIGTERM:
         ending, summary, cascade = Ending.SIGNAL, "was told to stop (SIGTERM)", True
     elif code is not None and code < 0:
@@ -198,7 +202,9 @@ def rank_failure(report: NodeReport, local: int, code: int | None, traceback: st
         cascade = bool(traceback) and is_cascade(traceback)
         if report.disk is not None and report.disk_is_full:
             summary = f"ended when the disk of its run directory was full ({report.disk['path']})"
-    return Failure(report.node, when, summary, ending, report.first_rank + local, local, traceback, cascade)
+    by = signal_name(-code) if ending is Ending.SIGNAL and code is not None else ""
+    rank = report.first_rank + local
+    return Failure(report.node, when, summary, ending, rank, local, traceback, cascade, signal=by)
 
 
 def hint_of_signal(number: int) -> str:
@@ -231,18 +237,18 @@ NO_MANAGER = "no-manager"  # as muster_node/launch/state.py says it
 
 def end_without_words(report: NodeReport) -> Failure | None:
     """What systemd says of a unit whose main process could not leave a word."""
-    at, result = report.last_answer, report.unit.get("Result", "")
-    if result == "timeout" and reached_its_limit(report.unit):
+    at, result = report.last_answer, report.unit.result
+    if result == "timeout" and report.unit.at_limit:
         return Failure(report.node, at, NODE_WORDS["limit"].summary, Ending.LIMIT)
     if result == "timeout":
         return Failure(report.node, at, f"{NODE_WORDS[STOPPED].summary}, and did not end in time", Ending.UNIT)
     if result == NO_MANAGER:
         return Failure(report.node, at, "the user's own systemd has ended, and the launch with it", Ending.UNIT)
-    if report.unit.get("ActiveState") != "failed" and result in ("", "success"):
+    if not report.unit.failed and result in ("", "success"):
         return None
     if result == "oom-kill":
         return Failure(report.node, at, "the kernel ended the launch because memory ran out", Ending.UNIT)
-    how = signal_name(int(report.unit["ExecMainStatus"])) if result == "signal" else f"result {result}"
+    how = signal_name(report.unit.status) if result == "signal" else f"result {result}"
     return Failure(report.node, at, f"the launch's unit was killed from outside ({how})", Ending.UNIT)
 
 
@@ -251,7 +257,9 @@ def end_of_agent(report: NodeReport, at: float, code: int) -> Failure | None:
     if code == 0:
         return None
     if code < 0:
-        return Failure(report.node, at, f"{report.launcher} itself was killed by {signal_name(-code)}", Ending.AGENT)
+        name = signal_name(-code)
+        summary = f"{report.launcher} itself was killed by {name}"
+        return Failure(report.node, at, summary, Ending.AGENT, signal=name)
     traceback = last_traceback(report.agent_log)
     cascade = bool(traceback) and is_cascade(traceback)
     text = exception_line(traceback) or NODE_WORDS[EXIT].summary.format(code=code, launcher=report.launcher)

@@ -24,7 +24,7 @@ OTHERS = "command"  # the name of every launcher that is not known here
 PROGRAM = re.compile(r".*\.(?:py|pyz|sh)|-m|--module|\{script\}")
 
 
-class Place(NamedTuple):
+class LaunchPlace(NamedTuple):
     """What the plan says of one node, by the names of the placeholders. timeout: seconds for the rendezvous. project:
     the folder of the launch's copy, "" without one."""
 
@@ -174,7 +174,7 @@ def log_name(name: str) -> str:
     return name if name in {launcher.name for launcher in KNOWN} else OTHERS
 
 
-def argv_of(command: Sequence[str], program: Sequence[str], args: Sequence[str], place: Place) -> list[str]:
+def argv_of(command: Sequence[str], program: Sequence[str], args: Sequence[str], place: LaunchPlace) -> list[str]:
     """The words of the command on one node. program: the script, or -m and a module; it takes {script}'s place, or
     comes behind the command."""
     launcher, called = launcher_of(command)
@@ -210,7 +210,7 @@ def of_project(command: Sequence[str], problem: Callable[[str], str], *, chdir: 
     return [*command[:at], f"{PROJECT}/{script}", *command[at + 1 :]], ""
 
 
-def options_of(launcher: Launcher, rest: Sequence[str], place: Place) -> list[str]:
+def options_of(launcher: Launcher, rest: Sequence[str], place: LaunchPlace) -> list[str]:
     given = names(rest)
     found = list(launcher.options)
     # A single process is no distributed launch, which accelerate refuses to call one.
@@ -222,7 +222,7 @@ def options_of(launcher: Launcher, rest: Sequence[str], place: Place) -> list[st
     return found
 
 
-def environment_of(command: Sequence[str], backend: str, place: Place) -> dict[str, str]:
+def environment_of(command: Sequence[str], backend: str, place: LaunchPlace) -> dict[str, str]:
     """What of the plan a command has in its environment."""
     if not command:
         return {}
@@ -233,7 +233,7 @@ def environment_of(command: Sequence[str], backend: str, place: Place) -> dict[s
     return {name: filled(value, place) for name, value in found.items()}
 
 
-def filled(text: str, place: Place) -> str:
+def filled(text: str, place: LaunchPlace) -> str:
     """The text with its placeholders filled in. Other braces stay as they are."""
     known = place._asdict()
     return PLACEHOLDER.sub(lambda found: str(known.get(found[1], found[0])), text)
@@ -302,7 +302,9 @@ def warnings_of(command: Sequence[str], nodes: int) -> list[str]:
     if not command or launcher_of(command)[0] or nodes < 2:
         return []
     if any(
-        name in Place._fields and f"{{{name}}}" != PROJECT for word in command for name in PLACEHOLDER.findall(word)
+        name in LaunchPlace._fields and f"{{{name}}}" != PROJECT
+        for word in command
+        for name in PLACEHOLDER.findall(word)
     ):
         return []
     said = (
@@ -322,7 +324,7 @@ def _as_option(name: str) -> str:
 
 
 def _unknown(name: str) -> str:
-    known = (*Place._fields, "script")
+    known = (*LaunchPlace._fields, "script")
     meant = difflib.get_close_matches(name, known, 1, 0.75)
     if name in known or not meant:
         return ""

@@ -6,11 +6,12 @@ It follows from who logs in on the nodes (launch_as), and is the same on all of 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..verdict.check import Check
 from ..verdict.commands import shell
 from ..verdict.words import few
+from .planned import SYSTEM, USER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
     from ..verdict.finding import Finding
     from .messages import Facts, Identity
     from .plan import LaunchRequest
+    from .planned import LaunchPlan, PlannedNode
 
 AUTO, SELF, CLUSTER_USER = "auto", "self", "cluster_user"  # launch_as
-SYSTEM, USER = "system", "user"  # the manager of its units
 GROUP = "muster-launch"
 # Whoever reads it has another inventory than administrators do, so there is no command to be typed.
 USERS = "site.yml --tags launch_users"
@@ -80,27 +81,23 @@ def against(node: str, one: Identity, first: str, able: list[str]) -> Finding | 
     return None
 
 
-def others(plan: Mapping[str, Any], seen: Mapping[str, Identity]) -> set[str]:
+def others(plan: LaunchPlan, seen: Mapping[str, Identity]) -> set[str]:
     """The nodes of somebody's own launch on which another account logs in."""
-    return {name for name, one in seen.items() if one["name"] != plan["user"]} if is_own(plan) else set()
-
-
-def is_own(plan: Mapping[str, Any]) -> bool:
-    return bool(plan.get("manager", SYSTEM) == USER)
+    return {name for name, one in seen.items() if one["name"] != plan.user} if plan.is_own else set()
 
 
 def not_theirs(
-    plan: Mapping[str, Any], seen: Mapping[str, Identity], in_their_name: Mapping[str, str] | None = None
+    plan: LaunchPlan, seen: Mapping[str, Identity], in_their_name: Mapping[str, str] | None = None
 ) -> list[Finding]:
     """What stands against following or ending somebody's own launch: that user comes to it, and root, as that user.
 
     in_their_name: why root could not, by node; "" where it could. None: before that was tried.
     """
     tried = {} if in_their_name is None else in_their_name
-    user = plan["user"]
+    user = plan.user
     found = []
     for name in sorted(others(plan, seen)):
-        text = f"launch {plan['launch_id']} is {user}'s own, and {seen[name]['name']} logs in"
+        text = f"launch {plan.launch_id} is {user}'s own, and {seen[name]['name']} logs in"
         if seen[name]["launch_user"]:
             fix = f"Log in as {user} (ansible_user), or as an administrator who has no launches of their own"
             found.append(WHO.fail(name, text, fix=fix))
@@ -117,9 +114,9 @@ def as_own(request: LaunchRequest, user: str) -> LaunchRequest:
     return replace(request, cluster=cluster, manager=USER)
 
 
-def own(entry: Mapping[str, Any], facts: Facts, seats: Iterable[str], users_root: str) -> list[Finding]:
+def own(entry: PlannedNode, facts: Facts, seats: Iterable[str], users_root: str) -> list[Finding]:
     """What stands against an own launch on this node. users_root: the folder of the launches of this user there."""
-    seen, node = facts["own"], entry["node"]
+    seen, node = facts["own"], entry.node
     if seen is None:
         return []
     missing = [seat for seat in seats if seat not in seen["seats"]]

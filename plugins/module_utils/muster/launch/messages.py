@@ -399,7 +399,7 @@ class RanksEnd(TypedDict):
 Unit = Annotated[dict[str, Annotated[str, Limits(most=200)]], Limits(needed=True)]  # as systemd shows it
 
 
-class Look(Logs):
+class LaunchLook(Logs):
     """What is known of the launch there. unit: as systemd shows it; its Result is failure.NO_MANAGER where the user's
     own systemd is not there. errors: torch's error.json by local rank. clock: read last of all.
 
@@ -418,7 +418,7 @@ class Look(Logs):
     samples: Samples | None
 
 
-class LastLook(Look):
+class LastLook(LaunchLook):
     """stop: unit_before: as it was before it was stopped. error: "" where it is over. clean: nothing is left. record:
     of the node behind the end, as it says (verdict/reading.py reads it)."""
 

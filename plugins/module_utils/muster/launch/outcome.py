@@ -13,7 +13,6 @@ from ..verdict.words import few, plural
 from . import fetched, launchers, standstill
 from .endings import Ending, never
 from .failure import Failure, NodeReport, first_failure
-from .manager import USER
 from .occupied import describe_process
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from ..verdict.finding import Verdict
     from .fetched import Fetched
     from .messages import ProcessFacts
+    from .planned import LaunchPlan
     from .standstill import Stuck
     from .watch import Decision
 
@@ -53,7 +53,7 @@ class Left(NamedTuple):
 
 
 @dataclass
-class Record:
+class LaunchRecord:
     """What the supervisor saw of a launch.
 
     decision: why it ended; None when it was refused before the start. preflight: what was found before the start.
@@ -62,7 +62,7 @@ class Record:
     stood still. fetched: what came home of its working folders; None where nothing was asked for.
     """
 
-    plan: dict[str, Any]
+    plan: LaunchPlan
     decision: Decision | None
     preflight: list[Finding] = field(default_factory=list)
     reports: list[NodeReport] = field(default_factory=list)
@@ -87,14 +87,14 @@ class Record:
 
     @property
     def launcher(self) -> str:
-        return launchers.spoken(self.plan.get("launcher", launchers.TORCHRUN.name))
+        return launchers.spoken(self.plan.launcher)
 
     @property
     def head(self) -> str:
-        return str(self.plan["nodes"][0]["node"])
+        return self.plan.head.node
 
 
-def judge(record: Record, log_dir: str) -> Verdict:
+def judge(record: LaunchRecord, log_dir: str) -> Verdict:
     """The verdict of the launch; its summary is one line for people. log_dir: where the controller keeps the logs."""
     if record.decision is None:
         return refused(record.preflight)
@@ -102,15 +102,15 @@ def judge(record: Record, log_dir: str) -> Verdict:
     findings += findings_of(record, record.decision, log_dir)
     findings += left_behind(record)
     if record.fetched:
-        findings += fetched.findings(record.fetched, {one["node"]: one["work_dir"] for one in record.plan["nodes"]})
+        findings += fetched.findings(record.fetched, {one.node: one.work_dir for one in record.plan.nodes})
     return add_up(findings, summary_of(record.plan, findings))
 
 
-def with_fetched(verdict: Verdict, record: Record) -> Verdict:
+def with_fetched(verdict: Verdict, record: LaunchRecord) -> Verdict:
     """The verdict over all attempts, with what came home of the last one's working folders."""
     if not record.fetched:
         return verdict
-    found = fetched.findings(record.fetched, {one["node"]: one["work_dir"] for one in record.plan["nodes"]})
+    found = fetched.findings(record.fetched, {one.node: one.work_dir for one in record.plan.nodes})
     return extended(verdict, after=found)
 
 
@@ -121,7 +121,7 @@ def knows_less(verdict: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
     return bool(known) and all(found["status"] == "unknown" for found in verdict["findings"])
 
 
-def findings_of(record: Record, decision: Decision, log_dir: str) -> list[Finding]:
+def findings_of(record: LaunchRecord, decision: Decision, log_dir: str) -> list[Finding]:
     match decision.ending:
         case Ending.FINISHED:
             found = finished(record)
@@ -140,12 +140,12 @@ def findings_of(record: Record, decision: Decision, log_dir: str) -> list[Findin
     return found
 
 
-def summary_of(plan: dict[str, Any], findings: Sequence[Finding]) -> str:
+def summary_of(plan: LaunchPlan, findings: Sequence[Finding]) -> str:
     worst = [finding for status in ("fail", "unknown") for finding in findings if finding.status == status]
     if worst:
         return with_fix(worst[0])
-    names = plural(len(plan["nodes"]), "node")
-    summary = f"{plural(plan['world_size'], 'rank')} on {names} ran to their end ({plan['backend']})"
+    names = plural(len(plan.nodes), "node")
+    summary = f"{plural(plan.world_size, 'rank')} on {names} ran to their end ({plan.backend})"
     return "; ".join([summary, *as_lines(finding for finding in findings if finding.status == "warn")])
 
 
@@ -155,31 +155,31 @@ def refused(preflight: Sequence[Finding]) -> Verdict:
     return add_up(preflight, "not started. " + "; ".join(reasons[:2]) + more)
 
 
-def finished(record: Record) -> list[Finding]:
+def finished(record: LaunchRecord) -> list[Finding]:
     passed = [
-        Ending.FINISHED.check.passed(entry["node"], f"{plural(entry['nproc'], 'rank')} ended with code 0")
-        for entry in record.plan["nodes"]
+        Ending.FINISHED.check.passed(entry.node, f"{plural(entry.nproc, 'rank')} ended with code 0")
+        for entry in record.plan.nodes
     ]
     return [*without_ranks(record), *passed]
 
 
-def without_ranks(record: Record) -> list[Finding]:
+def without_ranks(record: LaunchRecord) -> list[Finding]:
     """Nodes on which a command was not seen to start its ranks; that torchrun does is known."""
     if record.launcher == launchers.TORCHRUN.name:
         return []
     seen = {report.node: len({rank["local_rank"] for rank in report.ranks}) for report in record.reports}
     return [
         RANKS.warn(
-            entry["node"],
-            f"{seen.get(entry['node'], 0)} of {plural(entry['nproc'], 'rank')} were seen there",
+            entry.node,
+            f"{seen.get(entry.node, 0)} of {plural(entry.nproc, 'rank')} were seen there",
             fix="Look whether launch_command starts them, each with RANK and LOCAL_RANK",
         )
-        for entry in record.plan["nodes"]
-        if seen.get(entry["node"], 0) < entry["nproc"]
+        for entry in record.plan.nodes
+        if seen.get(entry.node, 0) < entry.nproc
     ]
 
 
-def interrupted(record: Record, decision: Decision) -> Finding:
+def interrupted(record: LaunchRecord, decision: Decision) -> Finding:
     return Ending.INTERRUPTED.check.unknown(
         record.head,
         f"the launch was ended early: {decision.text}",
@@ -187,20 +187,20 @@ def interrupted(record: Record, decision: Decision) -> Finding:
     )
 
 
-def detached(record: Record) -> Finding:
+def detached(record: LaunchRecord) -> Finding:
     """It goes on: an honest verdict is that nothing is known yet."""
     plan = record.plan
-    launch_id = plan["launch_id"]
+    launch_id = plan.launch_id
     return Ending.DETACHED.check.unknown(
         record.head,
-        f"{plural(plan['world_size'], 'rank')} on {plural(len(plan['nodes']), 'node')} run detached, result unknown"
+        f"{plural(plan.world_size, 'rank')} on {plural(len(plan.nodes), 'node')} run detached, result unknown"
         f" as yet ({playbook('playbooks/launch.yml', launch_stop=launch_id)} ends them)",
         fix="Follow them with",
         command=playbook("playbooks/launch.yml", launch_attach=launch_id),
     )
 
 
-def failed(record: Record, decision: Decision, log_dir: str) -> Finding:
+def failed(record: LaunchRecord, decision: Decision, log_dir: str) -> Finding:
     """The first failure over all nodes; that of the launch itself where no node shows one."""
     for report in record.reports:
         if decision.ending is Ending.NODE and report.node == decision.node:
@@ -217,19 +217,19 @@ def failed(record: Record, decision: Decision, log_dir: str) -> Finding:
     return cause_finding(record.plan, cause, len(alike), log_dir, kept=kept)
 
 
-def cause_finding(plan: dict[str, Any], cause: Failure, alike: int, log_dir: str, *, kept: bool) -> Finding:
+def cause_finding(plan: LaunchPlan, cause: Failure, alike: int, log_dir: str, *, kept: bool) -> Finding:
     """alike: how many other ranks failed in the same way. kept: whether the rank has logs of its own."""
     who = "" if cause.rank is None else f"rank {cause.rank} (local rank {cause.local_rank}) "
     verb = "failed: " if cause.ending is Ending.EXCEPTION else ""
     summary = f"{who}{verb}{cause.summary}"
-    if alike and alike + 1 == plan["world_size"]:
+    if alike and alike + 1 == plan.world_size:
         summary += " (the same on every rank)"
     elif alike:
         summary += f" (the same on {plural(alike, 'other rank')})"
     if cause.ending is Ending.NODE:
         fix, command = f"Look at {cause.node}, then launch again", ""
     else:
-        launcher = launchers.log_name(plan.get("launcher", launchers.TORCHRUN.name))
+        launcher = launchers.log_name(plan.launcher)
         name = f"{launcher}.log" if cause.rank is None or not kept else f"rank{cause.rank}.stderr.log"
         fix, command = "Its log", f"{log_dir}/{cause.node}/{name}"
     proof = evidence(f"stderr of {cause.where}", cause.traceback) if cause.traceback else []
@@ -247,9 +247,9 @@ def cascade_finding(first: Failure, log_dir: str) -> Finding:
     )
 
 
-def left_behind(record: Record) -> list[Finding]:
-    units = {entry["node"]: entry["unit"] for entry in record.plan["nodes"]}
-    own = record.plan.get("manager") == USER
+def left_behind(record: LaunchRecord) -> list[Finding]:
+    units = {entry.node: entry.unit for entry in record.plan.nodes}
+    own = record.plan.is_own
     found = [still_there(node, units[node], left, own=own) for node, left in record.leftovers.items()]
     return found + [
         LEFTOVER.unknown(

@@ -22,6 +22,7 @@ from ..members import quarantine
 from ..pytorch import environments
 from . import caches, data, fetched, image, launchers
 from .options import LaunchCluster, LaunchOptions
+from .planned import LaunchPlan, PlannedImage, PlannedNode
 from .reservation import seats_of
 from .unit import LAUNCH_MARK, LAUNCH_UNIT
 
@@ -94,7 +95,7 @@ class LaunchRequest:
     work_id: str = ""
     checkpoint: str = ""
     project: dict[str, Any] | None = None  # {source, digest, files, bytes}
-    image: dict[str, Any] | None = None  # {source, id, folders}; id: "" until the nodes have said
+    image: PlannedImage | None = None  # {source, id, folders}; id: "" until the nodes have said
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> LaunchRequest:
@@ -144,18 +145,8 @@ def chosen_backend(request: str, nodes: list[NodeSpec]) -> str:
     return request
 
 
-def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, Any]:
-    """The plan: {schema, launch_id, cluster, user, manager, backend, master_addr, master_port, world_size, launcher,
-    given, nodes: [...], attempt}.
-
-    given: the option that set a variable of the environment, by the variable's name; the others are Muster's own.
-
-    Each node: {node, node_rank, ranks, nproc, address, interface, argv, env, from_node, unit, run_dir, work_dir,
-    script, environment, cache_root}. script: its path, or None. environment: the folder that torchrun is of.
-
-    project: {source, digest, files, bytes} of what is sent, or None. data: paths that are compared. image: {source, id,
-    folders} of the container image that it runs in, or None; then environment is "".
-    """
+def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> LaunchPlan:
+    """Return the plan; raises PlanError."""
     options, cluster = request.options, request.cluster
     problems = problems_of(request)
     if problems:
@@ -171,44 +162,45 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
     first_rank = 0
     for node_rank, node in enumerate(nodes):
         place = place_of(request, nodes, node_rank, run_dir)
+        env, from_node = environment(request, node, backend, place)
         entries.append(
-            {
-                "node": node.name,
-                "node_rank": node_rank,
-                "ranks": list(range(first_rank, first_rank + node.nproc)),
-                "nproc": node.nproc,
-                "address": node.address,
-                "interface": node.interface or None,
-                "argv": argv(request, node, script, place),
-                **environment(request, node, backend, place),
-                "unit": LAUNCH_UNIT.format(request.launch_id),
-                "run_dir": run_dir,
-                "work_dir": work_dir(request),
-                "script": script or None,
-                "environment": "" if request.image else folder_above(folder_above(node.torchrun)),
-                "cache_root": cache_root(request),
-            }
+            PlannedNode(
+                node.name,
+                node_rank,
+                list(range(first_rank, first_rank + node.nproc)),
+                node.nproc,
+                node.address,
+                node.interface or None,
+                argv(request, node, script, place),
+                env,
+                from_node,
+                LAUNCH_UNIT.format(request.launch_id),
+                run_dir,
+                work_dir(request),
+                script or None,
+                "" if request.image else folder_above(folder_above(node.torchrun)),
+                cache_root(request),
+            )
         )
         first_rank += node.nproc
-    return {
-        "schema": 1,
-        "launch_id": request.launch_id,
-        "cluster": cluster.name,
-        "user": cluster.user,
-        "manager": request.manager,
-        "backend": backend,
-        "master_addr": nodes[0].address,
-        "master_port": cluster.master_port,
-        "world_size": first_rank,
-        "launcher": launchers.name_of(options.command),
-        "given": {name: source_of(request, name) for name in sorted(options.env)},
-        "nodes": entries,
-        "attempt": request.attempt,
-        "project": request.project,
-        "data": options.data,
-        "image": request.image,
+    return LaunchPlan(
+        request.launch_id,
+        cluster.name,
+        cluster.user,
+        backend,
+        nodes[0].address,
+        cluster.master_port,
+        first_rank,
+        entries,
+        request.manager,
+        launchers.name_of(options.command),
+        {name: source_of(request, name) for name in sorted(options.env)},
+        request.attempt,
+        request.project,
+        options.data,
+        request.image,
         **request.more,
-    }
+    )
 
 
 def carried(options: LaunchOptions, what: str, by: str, at: float) -> dict[str, Any]:
@@ -254,8 +246,8 @@ def source_of(request: LaunchRequest, name: str) -> str:
     return request.env_from.get(name, "launch_env")
 
 
-def place_of(request: LaunchRequest, nodes: list[NodeSpec], node_rank: int, run_dir: str) -> launchers.Place:
-    return launchers.Place(
+def place_of(request: LaunchRequest, nodes: list[NodeSpec], node_rank: int, run_dir: str) -> launchers.LaunchPlace:
+    return launchers.LaunchPlace(
         nnodes=len(nodes),
         node_rank=node_rank,
         nproc=nodes[node_rank].nproc,
@@ -278,12 +270,12 @@ def script_path(request: LaunchRequest, run_dir: str) -> str:
     return f"{run_dir}/{PROJECT}/{request.script}" if of_project else request.script
 
 
-def in_project(entry: dict[str, Any]) -> bool:
+def in_project(entry: PlannedNode) -> bool:
     """Whether a node's script comes with the project, so that it is not there before."""
-    return (entry["script"] or "").startswith(f"{entry['run_dir']}/{PROJECT}/")
+    return (entry.script or "").startswith(f"{entry.run_dir}/{PROJECT}/")
 
 
-def argv(request: LaunchRequest, node: NodeSpec, script: str, place: launchers.Place) -> list[str]:
+def argv(request: LaunchRequest, node: NodeSpec, script: str, place: launchers.LaunchPlace) -> list[str]:
     """The command of a node: torchrun's, or the one that somebody brings."""
     options = request.options
     program = [script] if script else ["-m", options.module] if options.module else []
@@ -308,9 +300,9 @@ def cache_root(request: LaunchRequest) -> str:
 
 
 def environment(
-    request: LaunchRequest, node: NodeSpec, backend: str, place: launchers.Place
-) -> dict[str, dict[str, str]]:
-    """{env, from_node}: what is known now, and what is looked up on the node (name -> how)."""
+    request: LaunchRequest, node: NodeSpec, backend: str, place: launchers.LaunchPlace
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the environment as far as it is known now, and what is looked up on the node (name -> how)."""
     options, cluster = request.options, request.cluster
     bin_dir = node.torchrun.rsplit("/", 1)[0]
     env = {
@@ -348,27 +340,27 @@ def environment(
     if request.project is not None:
         env["MUSTER_PROJECT"] = f"{cluster.run_root}/{request.launch_id}/{PROJECT}"
         env["PYTHONPATH"] = ":".join(filter(None, (env["MUSTER_PROJECT"], options.env.get("PYTHONPATH"))))
-    return {"env": env, "from_node": {name: how for name, how in from_node.items() if name not in options.env}}
+    return env, {name: how for name, how in from_node.items() if name not in options.env}
 
 
-def seats(entry: dict[str, Any], facts: Facts, backend: str) -> list[str]:
+def seats(entry: PlannedNode, facts: Facts, backend: str) -> list[str]:
     """What of the node is the launch's alone."""
-    return seats_of(backend, entry["nproc"], entry["env"], facts["gpus"], facts["occupied"]["uuids"])
+    return seats_of(backend, entry.nproc, entry.env, facts["gpus"], facts["occupied"]["uuids"])
 
 
-def complete(entry: dict[str, Any], facts: Facts, backend: str, image: str = "") -> dict[str, Any]:
+def complete(entry: PlannedNode, facts: Facts, backend: str, image: str = "") -> PlannedNode:
     """A node's entry with `from_node` filled in from what `prepare` saw on it, and its seats. image: what names the one
     that it runs in, which has folders of its own for what is compiled."""
-    interface = entry["interface"] or facts["interface_of_address"]
+    interface = entry.interface or facts["interface_of_address"] or ""
     known = {
         "HOME": facts["user"]["home"] if facts["user"] else "",
         "GLOO_SOCKET_IFNAME": interface,
         "NCCL_SOCKET_IFNAME": f"={interface}",
-        "OMP_NUM_THREADS": str(max(1, facts["cpus"] // entry["nproc"])),
-        **caches.folders(entry["cache_root"], image or facts["environment"]),
+        "OMP_NUM_THREADS": str(max(1, facts["cpus"] // entry.nproc)),
+        **caches.folders(entry.cache_root, image or facts["environment"]),
     }
-    env = {**entry["env"], **{name: known[name] for name in entry["from_node"]}}
-    return {**entry, "interface": interface, "env": env, "from_node": {}, "seats": seats(entry, facts, backend)}
+    env = {**entry.env, **{name: known[name] for name in entry.from_node}}
+    return replace(entry, interface=interface, env=env, from_node={}, seats=seats(entry, facts, backend))
 
 
 def beat_port(master_port: int) -> int:
@@ -376,21 +368,15 @@ def beat_port(master_port: int) -> int:
     return master_port - PORTS if master_port - PORTS >= FIRST_PORT else master_port + PORTS
 
 
-def masked(plan: dict[str, Any], redaction: Redaction) -> dict[str, Any]:
+def masked(plan: LaunchPlan, redaction: Redaction) -> LaunchPlan:
     """The plan as it may be shown and kept: of variables that somebody gave, only what `given` says.
 
     A plan that an earlier release kept says nothing of them.
     """
-    return {
-        **plan,
-        "nodes": [
-            {
-                **entry,
-                "env": {
-                    name: value for name, value in entry["env"].items() if name not in plan.get("given", entry["env"])
-                },
-                "argv": [redaction.text(word) for word in masked_argv(entry["argv"])],
-            }
-            for entry in plan["nodes"]
-        ],
-    }
+
+    def shown(entry: PlannedNode) -> PlannedNode:
+        hidden = entry.env if plan.given is None else plan.given
+        env = {name: value for name, value in entry.env.items() if name not in hidden}
+        return replace(entry, env=env, argv=[redaction.text(word) for word in masked_argv(entry.argv)])
+
+    return replace(plan, nodes=[shown(entry) for entry in plan.nodes])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..members import quarantine
 from ..verdict.check import Check
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from ..verdict.finding import Finding
-    from .messages import Facts, FileFacts
+    from .manager import Whose
+    from .messages import Facts, FileFacts, Identity
+    from .planned import LaunchPlan, PlannedNode
 
 BASELINE = playbook("site.yml", tags="baseline")
 PYTORCH = playbook("site.yml", tags="pytorch")
@@ -153,6 +155,25 @@ PYTHON_WANTED = (3, 10)
 LAST_PORT = 65535
 
 
+@dataclass
+class Prepared:
+    """plan: with what only the nodes know filled in, once nothing is refused. readers: who looks on each node.
+
+    whose: whose launch it is, once that is known. notes: sentences on what a node cannot hold it to.
+    """
+
+    plan: LaunchPlan
+    readers: dict[str, Identity] = field(default_factory=dict)
+    reached: set[str] = field(default_factory=set)
+    findings: list[Finding] = field(default_factory=list)
+    whose: Whose | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def refused(self) -> bool:
+        return any(finding.status in ("fail", "unknown") for finding in self.findings)
+
+
 @dataclass(frozen=True)
 class Requested:
     """What of a launch the nodes are judged by; backend: gloo or nccl. begun_here: launches that are known here.
@@ -171,13 +192,13 @@ class Requested:
     in_image: bool = False
 
 
-def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
+def judge(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]:
     """Every reason against a start on this node, at once; a single `pass` when there is none.
 
     entry: the node's part of the plan.
     """
     found = [
-        *quarantine.refused(entry["node"], facts.get("quarantine")),
+        *quarantine.refused(entry.node, facts.get("quarantine")),
         *privilege(entry, facts),
         *system(entry, facts),
         *user(entry, facts, request),
@@ -190,11 +211,11 @@ def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findi
         *beats(entry, facts, request),
         *others(entry, facts, request),
         *manager.own(entry, facts, planning.seats(entry, facts, request.backend), request.users_root),
-        *caches.judge(entry["node"], facts.get("caches", {})),
+        *caches.judge(entry.node, facts.get("caches", {})),
     ]
     if any(finding.status == "fail" for finding in found):
         return found
-    return [*found, READY.passed(entry["node"], "ready to launch")]
+    return [*found, READY.passed(entry.node, "ready to launch")]
 
 
 def not_looked_at(node: str, why: str, *, reachable: bool, user: str = "") -> Finding:
@@ -215,37 +236,37 @@ def without_project(failures: Mapping[str, str]) -> list[Finding]:
     return [PROJECT.fail(node, f"it does not have the project: {why}") for node, why in failures.items()]
 
 
-def privilege(entry: dict[str, Any], facts: Facts) -> list[Finding]:
+def privilege(entry: PlannedNode, facts: Facts) -> list[Finding]:
     if facts["uid"] == 0 or facts["own"]:
         return []
     text = "the launch is started as root, which needs sudo"
-    return [PRIVILEGE.fail(entry["node"], text, fix="Set ansible_become: true for this node")]
+    return [PRIVILEGE.fail(entry.node, text, fix="Set ansible_become: true for this node")]
 
 
-def system(entry: dict[str, Any], facts: Facts) -> list[Finding]:
+def system(entry: PlannedNode, facts: Facts) -> list[Finding]:
     found = []
     if not facts["systemd"]:
         fix = "A launch is a systemd unit: boot the node with systemd"
-        found.append(SYSTEMD.fail(entry["node"], "systemd does not run here", fix=fix))
+        found.append(SYSTEMD.fail(entry.node, "systemd does not run here", fix=fix))
     if tuple(facts["python"][:2]) < PYTHON_WANTED:
         seen = ".".join(str(part) for part in facts["python"])
         fix = "Python 3.10 or newer is needed: set ansible_python_interpreter"
-        found.append(PYTHON.fail(entry["node"], f"its Python is {seen}", fix=fix))
+        found.append(PYTHON.fail(entry.node, f"its Python is {seen}", fix=fix))
     return found
 
 
-def user(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
+def user(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]:
     if facts["user"] is None:
         text = f"the training user {request.user} does not exist"
-        return [USER.fail(entry["node"], text, fix="Make it with", command=BASELINE)]
+        return [USER.fail(entry.node, text, fix="Make it with", command=BASELINE)]
     if facts["user"]["uid"] == 0:
         text = f"{request.user} is root; jobs run unprivileged"
-        return [USER.fail(entry["node"], text, fix="Set cluster_user to an ordinary user")]
+        return [USER.fail(entry.node, text, fix="Set cluster_user to an ordinary user")]
     return []
 
 
-def programs(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
-    node, found = entry["node"], []
+def programs(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]:
+    node, found = entry.node, []
     executable = facts["executable"]
     brought = request.launcher != launchers.TORCHRUN.name
     if request.in_image:
@@ -272,17 +293,17 @@ def programs(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Fi
     return found
 
 
-def not_there(entry: dict[str, Any], program: str) -> Finding:
+def not_there(entry: PlannedNode, program: str) -> Finding:
     """The program of a command that somebody brings is missing."""
     if "/" in program:
-        return COMMAND.fail(entry["node"], f"{program} is not there", fix="Copy it to the same path on every node")
-    text = f"{program} is not there, neither in {entry['environment']}/bin nor in PATH"
+        return COMMAND.fail(entry.node, f"{program} is not there", fix="Copy it to the same path on every node")
+    text = f"{program} is not there, neither in {entry.environment}/bin nor in PATH"
     fix = "Give its whole path, or add its package to pytorch_packages and build the environment with"
-    return COMMAND.fail(entry["node"], text, fix=fix, command=PYTORCH)
+    return COMMAND.fail(entry.node, text, fix=fix, command=PYTORCH)
 
 
-def disk(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
-    node, seen = entry["node"], facts["disk"]
+def disk(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]:
+    node, seen = entry.node, facts["disk"]
     if seen["read_only"]:
         return [DISK.fail(node, f"{seen['path']} is mounted read-only", fix="Set cluster_run_root to a writable place")]
     if seen["inodes_free"] == 0:
@@ -299,48 +320,48 @@ def disk(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findin
     return []
 
 
-def folders(entry: dict[str, Any], facts: Facts) -> list[Finding]:
+def folders(entry: PlannedNode, facts: Facts) -> list[Finding]:
     who = "the launch" if facts["own"] else "root"
-    return [FOLDERS.fail(entry["node"], f"{who} would write where others may: {each}") for each in facts["foreign"]]
+    return [FOLDERS.fail(entry.node, f"{who} would write where others may: {each}") for each in facts["foreign"]]
 
 
-def interface(entry: dict[str, Any], facts: Facts) -> list[Finding]:
-    address, carrier = entry["address"], facts["interface_of_address"]
+def interface(entry: PlannedNode, facts: Facts) -> list[Finding]:
+    address, carrier = entry.address, facts["interface_of_address"]
     if carrier is None:
         return [
             ADDRESS.fail(
-                entry["node"],
+                entry.node,
                 f"no interface here carries {address}",
                 fix="Set cluster_address to an address of this node",
                 observed=", ".join(facts["interfaces"]),
                 expected=address,
             )
         ]
-    if entry["interface"] and entry["interface"] != carrier:
+    if entry.interface and entry.interface != carrier:
         return [
             INTERFACE.fail(
-                entry["node"],
-                f"{address} is on {carrier}, not on {entry['interface']}",
+                entry.node,
+                f"{address} is on {carrier}, not on {entry.interface}",
                 fix=f"Set cluster_interface to {carrier}, or leave it empty",
                 observed=carrier,
-                expected=entry["interface"],
+                expected=entry.interface,
             )
         ]
     return []
 
 
-def gpus(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
-    node, seen = entry["node"], facts["gpus"]
-    if request.backend == "nccl" and seen < entry["nproc"]:
-        text = f"the driver shows {seen} GPUs for {entry['nproc']} ranks"
-        return [GPUS.fail(node, text, observed=str(seen), expected=str(entry["nproc"]))]
+def gpus(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]:
+    node, seen = entry.node, facts["gpus"]
+    if request.backend == "nccl" and seen < entry.nproc:
+        text = f"the driver shows {seen} GPUs for {entry.nproc} ranks"
+        return [GPUS.fail(node, text, observed=str(seen), expected=str(entry.nproc))]
     if request.backend == "gloo" and seen > 0:
         text = f"it has {seen} GPUs, which this launch on CPUs does not use"
         return [GPUS.warn(node, text, fix=f"Set cluster_gpus: {seen} for it")]
     return []
 
 
-def beats(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
+def beats(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]:
     """The port on which the head node of a detached launch hears of the others. One that another launch holds is waited
     for with what else that launch has."""
     seen = facts.get("beat_port")
@@ -349,17 +370,17 @@ def beats(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findi
     holders = "; ".join(describe(holder) for holder in seen["holders"]) or "a process that cannot be seen from here"
     text = f"port {seen['port']}, on which the nodes of a detached launch hear of each other, is held by {holders}"
     fix = f"Wait for it or stop it, or take another cluster_master_port: this one is {planning.PORTS} beside it"
-    return [PORT.fail(entry["node"], text, fix=fix, evidence=evidence("/proc/net/tcp", holders))]
+    return [PORT.fail(entry.node, text, fix=fix, evidence=evidence("/proc/net/tcp", holders))]
 
 
-def port(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
+def port(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]:
     seen = facts["port"]
     if seen is None or seen["free"] or (launches_on(seen) and not request.shared):
         return []
     holders = "; ".join(describe(holder) for holder in seen["holders"]) or "a process that cannot be seen from here"
     return [
         PORT.fail(
-            entry["node"],
+            entry.node,
             f"port {seen['port']} is held by {holders}",
             fix="Wait for it or stop it, or take another port",
             command=again(cluster_master_port=seen["port"] + (1 if seen["port"] < LAST_PORT else -1)),
@@ -370,9 +391,9 @@ def port(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findin
     ]
 
 
-def others(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
+def others(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]:
     """Whoever has what this launch needs for itself alone. In the port of a launch, a shared one has no part."""
-    node, seats = entry["node"], on_seats(planning.seats(entry, facts, request.backend), facts["occupied"])
+    node, seats = entry.node, on_seats(planning.seats(entry, facts, request.backend), facts["occupied"])
     ports = {**launches_on(facts["port"]), **launches_on(facts.get("beat_port"))}
     held = seats if request.shared else {**seats, **ports}
     found = taken(node, held, shared=request.shared, begun_here=request.begun_here)

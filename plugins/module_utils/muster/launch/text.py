@@ -7,33 +7,34 @@ from typing import TYPE_CHECKING, Any
 
 from ..verdict.finding import as_lines, findings_in
 from ..verdict.words import few, gigabytes, plural
-from .manager import AUTO, SELF, USER
+from .manager import AUTO, SELF
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from ..verdict.finding import Verdict
+    from .planned import LaunchPlan
 
 NODES_SHOWN = 8  # in one line
 NAME = "NAME"  # of the account that logs in, in a plan that is shown before the nodes are asked
 
 
-def headline(plan: dict[str, Any]) -> str:
-    parts = [f"{entry['node']} {rank_range(entry['ranks'])}" for entry in plan["nodes"]]
+def headline(plan: LaunchPlan) -> str:
+    parts = [f"{entry.node} {rank_range(entry.ranks)}" for entry in plan.nodes]
     more = f", and {len(parts) - NODES_SHOWN} nodes more" if len(parts) > NODES_SHOWN else ""
     shown = ", ".join(parts[:NODES_SHOWN]) + more
     return (
-        f"launch {plan['launch_id']}: {plural(plan['world_size'], 'rank')} ({shown}),"
-        f" {plan['backend']}, {plan['master_addr']} port {plan['master_port']}"
+        f"launch {plan.launch_id}: {plural(plan.world_size, 'rank')} ({shown}),"
+        f" {plan.backend}, {plan.master_addr} port {plan.master_port}"
     )
 
 
-def whose(plan: Mapping[str, Any]) -> str:
+def whose(plan: LaunchPlan) -> str:
     """As whom it runs, and where its files go."""
-    folder = plan["nodes"][0]["run_dir"].rpartition("/")[0]
-    if plan.get("manager") == USER:
-        return f"It is {plan['user']}'s own launch, without root: logs on the nodes go to {folder}"
-    return f"It runs as {plan['user']}, started by root (an administrator's launch): logs on the nodes go to {folder}"
+    folder = plan.head.run_dir.rpartition("/")[0]
+    if plan.is_own:
+        return f"It is {plan.user}'s own launch, without root: logs on the nodes go to {folder}"
+    return f"It runs as {plan.user}, started by root (an administrator's launch): logs on the nodes go to {folder}"
 
 
 def rank_range(ranks: list[int]) -> str:
@@ -51,30 +52,30 @@ def pruned(starts: Mapping[str, Mapping[str, Any]]) -> str:
     return f"logs of {few(launches)} were removed on {few(list(gone))}: {size} ({limits})"
 
 
-def describe(plan: dict[str, Any]) -> str:
+def describe(plan: LaunchPlan) -> str:
     """The plan for people: each node's environment and command, as they could be typed there.
 
     plan: as it may be shown; see masked in plan.py.
     """
     lines = [headline(plan)]
-    if plan.get("image"):
-        lines.append(f"in the image {plan['image']['source']}, beside its own environment")
-    given = {name: f"from {option}" for name, option in plan["given"].items()}
-    for entry in plan["nodes"]:
+    if plan.image:
+        lines.append(f"in the image {plan.image['source']}, beside its own environment")
+    given = {name: f"from {option}" for name, option in (plan.given or {}).items()}
+    for entry in plan.nodes:
         lines += [
             "",
-            f"{entry['node']}  (node rank {entry['node_rank']}, {rank_range(entry['ranks'])}, unit {entry['unit']})",
+            f"{entry.node}  (node rank {entry.node_rank}, {rank_range(entry.ranks)}, unit {entry.unit})",
         ]
-        lines += [f"  {name}={shlex.quote(value)} \\" for name, value in sorted(entry["env"].items())]
-        lines += [f"  {name}=<{how}> \\" for name, how in sorted({**entry["from_node"], **given}.items())]
-        lines.append("  " + " \\\n    ".join(shlex.quote(word) for word in entry["argv"]))
+        lines += [f"  {name}={shlex.quote(value)} \\" for name, value in sorted(entry.env.items())]
+        lines += [f"  {name}=<{how}> \\" for name, how in sorted({**entry.from_node, **given}.items())]
+        lines.append("  " + " \\\n    ".join(shlex.quote(word) for word in entry.argv))
     return "\n".join(lines) + "\n"
 
 
-def planned_outcome(plan: Mapping[str, Any], *, only: bool) -> str:
+def planned_outcome(plan: LaunchPlan, *, only: bool) -> str:
     """The last line of a run that shows a plan. only: by a playbook that does nothing else, and contacts no node."""
-    ranks = f"{plural(plan['world_size'], 'rank')} on {plural(len(plan['nodes']), 'node')}"
-    place = f"{plan['master_addr']} port {plan['master_port']}"
+    ranks = f"{plural(plan.world_size, 'rank')} on {plural(len(plan.nodes), 'node')}"
+    place = f"{plan.master_addr} port {plan.master_port}"
     if only:
         return f"the plan has {ranks}, which meet at {place}; no node was contacted, and nothing was changed"
     return f"{ranks} are launched, and meet at {place}"

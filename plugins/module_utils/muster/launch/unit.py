@@ -7,6 +7,10 @@ with the same properties: a login shell has others.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # As muster_node/tools/process.py has them, which a node cannot share with what judges it.
 LAUNCH_UNIT = "muster-launch-{}.service"
@@ -63,7 +67,31 @@ def unit_properties(
     }
 
 
-def reached_its_limit(unit: dict[str, str]) -> bool:
+class UnitEnd(NamedTuple):
+    """How systemd reports a unit. result: its Result. failed: whether it is in that state. status: the signal, or the
+    exit code, of its main process. at_limit: whether it ran until RuntimeMaxSec."""
+
+    result: str = ""
+    failed: bool = False
+    status: int = 0
+    at_limit: bool = False
+
+    @classmethod
+    def read(cls, unit: Mapping[str, str]) -> UnitEnd:
+        """unit: the properties that a node reports."""
+        return cls(
+            unit.get("Result", ""),
+            unit.get("ActiveState") == "failed",
+            int(unit.get("ExecMainStatus", "0")),
+            reached_its_limit(unit),
+        )
+
+    @property
+    def signal(self) -> int | None:
+        return self.status if self.result == "signal" else None
+
+
+def reached_its_limit(unit: Mapping[str, str]) -> bool:
     """Whether systemd ended it since RuntimeMaxSec was over; Result is "timeout" as well where a stop took too long."""
     limit = sum(float(count) * SECONDS[word] for count, word in SPAN.findall(unit.get("RuntimeMaxUSec", "")))
     begun, left = (unit.get(f"Active{moment}TimestampMonotonic", "") for moment in ("Enter", "Exit"))

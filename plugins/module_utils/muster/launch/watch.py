@@ -13,7 +13,7 @@ from .agent_log import agent_closes
 from .endings import ASKED, EXIT, NODE_WORDS, Decided, Ending
 
 if TYPE_CHECKING:
-    from .messages import Look, RanksEnd, RankState, Result
+    from .messages import LaunchLook, RanksEnd, RankState, Result
 
 FOREVER = float("inf")
 ENDING_SLACK = 5.0  # seconds behind the time that ranks have to end, for their last words and their unit
@@ -46,12 +46,13 @@ class Limits:
 @dataclass(frozen=True)
 class Decision:
     """Why a launch ends, or is left alone. node: where it was noticed, '' for none in particular. by_hand: somebody has
-    asked for it, so that its ranks have launch_stop_timeout."""
+    asked for it, so that its ranks have launch_stop_timeout. starting: it could not be started there."""
 
     ending: Decided
     text: str
     node: str = ""
     by_hand: bool = False
+    starting: bool = False
 
 
 @dataclass
@@ -95,7 +96,7 @@ class Watch:
         self.ends_by = 0.0  # once ranks were told to end: until when all of them are waited for
         self.nodes = {name: NodeWatch(now, nproc) for name, nproc in nodes.items()}
 
-    def saw(self, name: str, look: Look, now: float) -> None:
+    def saw(self, name: str, look: LaunchLook, now: float) -> None:
         node = self.nodes[name]
         node.last_answer = now
         node.silence_said = False

@@ -115,7 +115,7 @@ def gone(verdict: Verdict, head: str, why: str) -> Verdict:
 
 
 @dataclass(frozen=True)
-class Watcher:
+class WatcherPlace:
     """The watcher of a user's launch. Its state is a file of that user, who may write anything into it: ids, states and
     numbers are taken where they are known here; words are shown as that user's, and no fix or command is.
 

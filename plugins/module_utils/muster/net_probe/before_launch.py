@@ -17,6 +17,7 @@ from .cluster import Cluster, untried
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..launch.planned import LaunchPlan, PlannedNode
     from ..verdict.finding import Finding
 
 UNSEEN = Check(
@@ -41,37 +42,35 @@ FIRST_CALL = 15.0
 NO_PACKETS = 0  # losses take a third of a second to count, and stop no launch
 
 
-def serve_request(
-    plan: Mapping[str, Any], entry: Mapping[str, Any], token: str, beats: int | None = None
-) -> dict[str, Any]:
+def serve_request(plan: LaunchPlan, entry: PlannedNode, token: str, beats: int | None = None) -> dict[str, Any]:
     """What the listener of a node is asked for: on the head node, the launch's own ports as well. beats: the second of
     them, where the launch is to be detached."""
     return {
         "token": token,
-        "node": entry["node"],
-        "port": plan["master_port"] if entry["node_rank"] == 0 else None,
-        "beats": beats if entry["node_rank"] == 0 else None,
+        "node": entry.node,
+        "port": plan.master_port if entry.node_rank == 0 else None,
+        "beats": beats if entry.node_rank == 0 else None,
         "samples": SAMPLES,
-        "idle": IDLE + IDLE_PER_NODE * len(plan["nodes"]),
+        "idle": IDLE + IDLE_PER_NODE * len(plan.nodes),
         "first_call": FIRST_CALL,
     }
 
 
 def call_request(
-    plan: Mapping[str, Any], entry: Mapping[str, Any], token: str, served: Mapping[str, Mapping[str, Any]]
+    plan: LaunchPlan, entry: PlannedNode, token: str, served: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Whom a node is to call, and where: those that listen."""
     peers = [
         {
-            "node": peer["node"],
-            "address": peer["address"],
+            "node": peer.node,
+            "address": peer.address,
             "names": [],
-            "ports": ports_of(served[peer["node"]]),
+            "ports": ports_of(served[peer.node]),
         }
-        for peer in plan["nodes"]
-        if peer["node"] in served and peer["node"] != entry["node"]
+        for peer in plan.nodes
+        if peer.node in served and peer.node != entry.node
     ]
-    return {"token": token, "address": entry["address"], "packets": NO_PACKETS, "peers": peers}
+    return {"token": token, "address": entry.address, "packets": NO_PACKETS, "peers": peers}
 
 
 def ports_of(served: Mapping[str, Any]) -> list[int]:
@@ -79,7 +78,7 @@ def ports_of(served: Mapping[str, Any]) -> list[int]:
 
 
 def judge(
-    plan: Mapping[str, Any],
+    plan: LaunchPlan,
     served: Mapping[str, Mapping[str, Any]],
     called: Mapping[str, Mapping[str, Any]],
     why: Mapping[str, str],
@@ -96,20 +95,19 @@ def judge(
 
 
 def cluster_of(
-    plan: Mapping[str, Any],
+    plan: LaunchPlan,
     served: Mapping[str, Mapping[str, Any]],
     called: Mapping[str, Mapping[str, Any]],
     beats: int | None = None,
 ) -> Cluster:
     nodes = [
-        links.Node(entry["node"], entry["address"], entry["interface"] or "", served.get(entry["node"]))
-        for entry in plan["nodes"]
+        links.Node(entry.node, entry.address, entry.interface or "", served.get(entry.node)) for entry in plan.nodes
     ]
     names = [node.name for node in nodes]
     found = links.between(nodes, called)
     for link in found:
         link.rate, link.twice = link.bulk, link.stalled
-    return Cluster(nodes, found, names[0], plan["master_port"], names, beats=beats)
+    return Cluster(nodes, found, names[0], plan.master_port, names, beats=beats)
 
 
 def concluded(cluster: Cluster) -> list[Finding]:
@@ -118,7 +116,7 @@ def concluded(cluster: Cluster) -> list[Finding]:
 
 
 def looked_for(
-    plan: Mapping[str, Any],
+    plan: LaunchPlan,
     served: Mapping[str, Mapping[str, Any]],
     called: Mapping[str, Mapping[str, Any]],
     cluster: Cluster,
@@ -127,8 +125,8 @@ def looked_for(
 
     The master port is the head node's alone: where that could not be listened on, no node has looked for it.
     """
-    head = served.get(plan["nodes"][0]["node"])
-    master = ["net.master_port"] if head and head["port"] and not untried(head, plan["master_port"]) else []
+    head = served.get(plan.head.node)
+    master = ["net.master_port"] if head and head["port"] and not untried(head, plan.master_port) else []
     return {
         name: [*LOOKED_FOR, *master, *([quality.SLOW_STREAM.id] if is_measured(cluster, name) else [])]
         for name in called

@@ -15,25 +15,26 @@ from .reach import PEER_DROPPED, PEER_HANGS, PEER_UNREACHABLE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ..launch.planned import LaunchPlan, PlannedNode
     from ..verdict.finding import Finding
 
 SSH = 22
 SILENT = ("dropped", "no_route")  # what no machine answers
 
 
-def request(plan: Mapping[str, Any], entry: Mapping[str, Any], lost: Sequence[str], token: str) -> dict[str, Any]:
+def request(plan: LaunchPlan, entry: PlannedNode, lost: Sequence[str], token: str) -> dict[str, Any]:
     """What a node is asked to call: each lost one, on ports that answer or refuse on any machine that is up."""
     ports = ports_of(plan)
     peers = [
-        {"node": one["node"], "address": one["address"], "names": [], "ports": ports}
-        for one in plan["nodes"]
-        if one["node"] in lost
+        {"node": one.node, "address": one.address, "names": [], "ports": ports}
+        for one in plan.nodes
+        if one.node in lost
     ]
-    return {"token": token, "address": entry["address"], "packets": 0, "peers": peers}
+    return {"token": token, "address": entry.address, "packets": 0, "peers": peers}
 
 
-def ports_of(plan: Mapping[str, Any]) -> list[int]:
-    return list(dict.fromkeys([SSH, plan["master_port"]]))
+def ports_of(plan: LaunchPlan) -> list[int]:
+    return list(dict.fromkeys([SSH, plan.master_port]))
 
 
 def is_mute(entry: Mapping[str, Any] | None) -> bool:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ..launch.planned import LaunchPlan
+
 NO_NODES = ("controller", "localhost", "cluster")  # what findings and failures may speak of instead
 
 
 @dataclass(frozen=True)
 class Artifacts:
-    """Each part as it is in its file, and empty where there is none.
+    """Each part as it is in its file, and empty where there is none; the plan None.
 
     run, inspect, verdict, plan, attempts, smoke, comparison, shared_data, network, diagnosis, evidence, drift: the
     files of those names. health: by node. logs: the files of each node, as paths from the run's folder. history: the
@@ -23,7 +25,7 @@ class Artifacts:
     run: Mapping[str, Any] = field(default_factory=dict)
     inspect: Mapping[str, Any] = field(default_factory=dict)
     verdict: Mapping[str, Any] = field(default_factory=dict)
-    plan: Mapping[str, Any] = field(default_factory=dict)
+    plan: LaunchPlan | None = None
     attempts: Mapping[str, Any] = field(default_factory=dict)
     smoke: Mapping[str, Any] = field(default_factory=dict)
     comparison: Mapping[str, Any] = field(default_factory=dict)
@@ -41,7 +43,7 @@ class Artifacts:
         named = [
             *self.run.get("nodes", []),
             *self.network.get("nodes", []),
-            *(entry["node"] for entry in self.plan.get("nodes", [])),
+            *(self.plan.names if self.plan else ()),
             *self.health,
             *(finding["node"] for finding in self.verdict.get("findings", [])),
             *(failure["node"] for failure in self.run.get("failures", [])),

@@ -43,11 +43,12 @@ def section(kept: Artifacts) -> dict[str, Any] | None:
     said, evidence = kept.diagnosis, kept.evidence
     if not said.get("lines"):
         return None
-    named = [str(line).partition(": ") for line in said["lines"]]
+    # A run of an earlier release has the lines alone.
+    parts = said["parts"].items() if "parts" in said else (("", line) for line in said["lines"])
     return {
         "word": said["word"],
         "mark": {"confirmed": "fail", "likely": "warn"}.get(str(said["word"]), "unknown"),
-        "lines": [{"name": name, "text": text} for name, _, text in named],
+        "lines": [{"name": name, "text": text} for name, text in parts],
         "candidates": [candidate(one) for one in [*said.get("candidates", []), *said.get("also_seen", [])]],
         "ruled_out": [candidate(one) for one in said.get("ruled_out", [])],
         "not_looked": [{"node": node, "why": why} for node, why in said.get("not_looked", {}).items()],

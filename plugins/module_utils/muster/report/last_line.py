@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..verdict.words import few, plural
 
@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 
 CALM = ("healthy", "degraded")
 ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")  # ssh names that of its node in whatever it says
+
+
+class Stop(NamedTuple):
+    """The task at which a node stopped, and why."""
+
+    task: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,7 @@ class RunEnding:
     check: bool = False
     nodes: int = 0
     changed: Sequence[str] = ()
-    failures: Mapping[str, str] = field(default_factory=dict)
+    failures: Mapping[str, Stop] = field(default_factory=dict)
     verdict: Mapping[str, Any] | None = None
     where: str = ""
     reminder: str = ""
@@ -104,13 +111,12 @@ def _all_of(end: RunEnding) -> str:
     return plural(end.nodes, "node")
 
 
-def _stops(failures: Mapping[str, str]) -> str:
+def _stops(failures: Mapping[str, Stop]) -> str:
     """The first reason, with all the nodes that it stopped, and only the names of those that others did."""
     # A sentence may begin with its node's name, which the line has already.
-    reasons = {node: why.replace(f": {node}: ", ": ", 1) for node, why in failures.items()}
-    first = next(iter(reasons.values()))
-    said = [ADDRESS.sub("", why.partition("': ")[2] or why) for why in reasons.values()]
-    same = [node for node, words in zip(reasons, said, strict=True) if words == said[0]]
+    reasons = {node: stop.why.removeprefix(f"{node}: ") for node, stop in failures.items()}
+    first, why = next(iter(reasons.items()))
+    same = [node for node, each in reasons.items() if ADDRESS.sub("", each) == ADDRESS.sub("", why)]
     others = [node for node in failures if node not in same]
     more = f" (and {few(others)} for another reason)" if others else ""
-    return f"{few(same)} at {first}{more}"
+    return f"{few(same)} at '{failures[first].task}': {why}{more}"

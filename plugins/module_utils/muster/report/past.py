@@ -29,11 +29,12 @@ TRENDS = (
 
 def figures(kept: Artifacts) -> dict[str, Any]:
     """What is kept of a run in its run.json, for the table of runs: small, so that many can be read."""
+    plan = kept.plan
     throughput = [link["gbps"] for link in kept.network.get("links", []) if link.get("gbps") is not None]
     head = {
-        "nodes": len(kept.plan.get("nodes", [])) or len(kept.network.get("nodes", [])) or None,
-        "world_size": kept.plan.get("world_size"),
-        "backend": kept.plan.get("backend"),
+        "nodes": (len(plan.nodes) if plan else 0) or len(kept.network.get("nodes", [])) or None,
+        "world_size": plan.world_size if plan else None,
+        "backend": plan.backend if plan else None,
         "samples_per_second": kept.smoke.get("samples_per_second"),
         "loss_last": kept.smoke.get("loss_last"),
         "gbps": median(throughput) if throughput else None,

@@ -15,6 +15,7 @@ from .words import number
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ..launch.planned import PlannedNode
     from .artifacts import Artifacts
 
 SLOW = 0.8  # of what the ranks have in the middle
@@ -25,7 +26,7 @@ ENDED = {True: "pass", False: "fail"}
 def launch(kept: Artifacts) -> dict[str, Any] | None:
     """The plan's ranks, with what each node's reported where they did; None where nothing was launched."""
     plan, smoke = kept.plan, kept.smoke
-    if not plan.get("nodes"):
+    if plan is None:
         return None
     ranks = [_reported(rank) for rank in smoke.get("ranks", [])]
     reports: dict[str, list[Mapping[str, Any]]] = {}
@@ -35,12 +36,12 @@ def launch(kept: Artifacts) -> dict[str, Any] | None:
     speeds = [rank["samples_per_second"] for rank in ranks if _is_number(rank.get("samples_per_second"))]
     usual = median(speeds) if speeds else 0.0
     steps = smoke.get("steps", [])
-    nodes = [_node(entry, reports.get(entry["node"], []), usual, kept.logs) for entry in plan["nodes"]]
+    nodes = [_node(entry, reports.get(entry.node, []), usual, kept.logs) for entry in plan.nodes]
     odd = [node for node in nodes if node["slow"] or node["silent"]]
     return {
-        "world_size": plan.get("world_size", ""),
-        "backend": plan.get("backend", ""),
-        "master": f"{plan.get('master_addr', '')}:{plan.get('master_port', '')}",
+        "world_size": plan.world_size,
+        "backend": plan.backend,
+        "master": f"{plan.master_addr}:{plan.master_port}",
         "speed": number(smoke.get("samples_per_second")),
         "first": number(smoke.get("loss_first")),
         "last": number(smoke.get("loss_last")),
@@ -69,23 +70,23 @@ def _reported(rank: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _node(
-    entry: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]], usual: float, logs: Mapping[str, Sequence[str]]
+    entry: PlannedNode, ranks: Sequence[Mapping[str, Any]], usual: float, logs: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
     speeds = [rank["samples_per_second"] for rank in ranks if _is_number(rank.get("samples_per_second"))]
     losses = [rank["loss_last"] for rank in ranks if _is_number(rank.get("loss_last"))]
     slowest = min(speeds, default=None)
     return {
-        "node": entry["node"],
-        "node_rank": entry["node_rank"],
-        "ranks": span(entry["ranks"]),
-        "address": entry["address"],
-        "interface": entry.get("interface") or "",
+        "node": entry.node,
+        "node_rank": entry.node_rank,
+        "ranks": span(entry.ranks),
+        "address": entry.address,
+        "interface": entry.interface or "",
         "devices": ", ".join(sorted({str(rank.get("device", "")).partition(":")[0] for rank in ranks})),
         "loss": number(losses[0]) if losses else "",
         "speed": number(slowest),
         "slow": slowest is not None and slowest < SLOW * usual,
-        "silent": [rank for rank in entry["ranks"] if rank not in {one.get("rank") for one in ranks}] if ranks else [],
-        "logs": list(logs.get(entry["node"], [])),
+        "silent": [rank for rank in entry.ranks if rank not in {one.get("rank") for one in ranks}] if ranks else [],
+        "logs": list(logs.get(entry.node, [])),
     }
 
 

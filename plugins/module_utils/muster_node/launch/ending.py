@@ -28,7 +28,7 @@ PAUSE = 0.05
 SLACK = 2.0  # seconds behind the deadline after which the unit is stopped as a whole
 
 
-class Ending:
+class RanksEnding:
     """In the unit's main process. reason: "" as long as nothing ends."""
 
     def __init__(self) -> None:

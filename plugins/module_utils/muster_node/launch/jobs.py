@@ -18,13 +18,58 @@ from ..tools import files, process
 from ..tools.as_user import SilentError, as_user
 from ..tools.run import run
 from . import foreign, kept, state, written
-from .last_words import last_words
-from .logs import log_files, log_folder, sizes
+from .logs import error_files, log_files, log_folder, sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Json = dict[str, Any]
+AGENT = 8192  # bytes of the launcher's own log, which ends with its table of exit codes
+ALL_RANKS = 1 << 16  # bytes of all ranks' stderr together
+RANK = 8192  # and of one rank's: a traceback of forty frames
+MOST_ERROR = 1 << 14  # characters of an error file
+
+
+# ---------------------------------------------------------------- last words
+
+# What a launch that failed left as its last words here: by them the controller names the rank that failed first.
+#
+# Called as the launch's user, whose word all of it is. Bounded, as it is sent for every launch of a list.
+
+
+def last_words(run_dir: str, result: Json | None, ranks: list[Json]) -> Json | None:
+    """{agent, stderr, errors, ranks}, by local rank; None where it ended well here. ranks: as running.py notes them."""
+    if result and (result["reason"], result.get("code")) == ("exit", 0):
+        return None
+    found: Json = {"agent": "", "stderr": {}, "errors": {}, "ranks": ranks}
+    try:
+        with log_folder(run_dir) as (logs, uid):
+            wanted = {key: path for key, path in log_files(logs) if not key.endswith("/stdout")}
+            most = min(RANK, ALL_RANKS // max(1, len(wanted) - 1))
+            for key, path in wanted.items():
+                text = tail(logs, uid, path, most if "/" in key else AGENT)
+                if "/" in key:
+                    found["stderr"][key.partition("/")[0]] = text
+                else:
+                    found["agent"] = text
+            errors = error_files(logs, uid)
+    except OSError:
+        return found
+    left = ALL_RANKS
+    for local, error in errors.items():
+        size = len(json.dumps(error))
+        if size <= min(left, MOST_ERROR):
+            found["errors"][local] = error
+            left -= size
+    return found
+
+
+def tail(logs: int, uid: int, path: str, most: int) -> str:
+    try:
+        return files.part(path, -most, most, within=logs, owner=uid).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
 
 SECONDS = 5.0  # for each launch
 ALL_SECONDS = 30.0
@@ -46,7 +91,7 @@ class Root(NamedTuple):
     user: pwd.struct_passwd | None
 
 
-class Launch(NamedTuple):
+class KeptLaunch(NamedTuple):
     """pids: of its unit, the first one began first."""
 
     root: Root
@@ -146,7 +191,7 @@ def roots(request: Json) -> list[Root]:
     return found
 
 
-def launches(request: Json) -> Iterator[Launch]:
+def launches(request: Json) -> Iterator[KeptLaunch]:
     """Those that run, those whose end nobody has seen, and the newest of those that are over, by owner."""
     running = process.in_launches()
     for root in roots(request):
@@ -155,19 +200,19 @@ def launches(request: Json) -> Iterator[Launch]:
         unseen = kept.launches(root.state)
         over = [one for one in kept.launches(root.folder) if one not in here and one not in unseen]
         for launch_id in sorted({*here, *unseen, *over[: request["ended"]]}, reverse=True):
-            yield Launch(root, launch_id, here.get(launch_id, []))
+            yield KeptLaunch(root, launch_id, here.get(launch_id, []))
     known = {root.user.pw_uid if root.user else None for root in roots(request)}
     for (owner, launch_id), pids in running.items():
         if owner not in known:
             with suppress(KeyError):
                 user = pwd.getpwuid(owner or 0)
-                yield Launch(Root("", state.OWN_ROOT.format(owner), user), launch_id, pids)
+                yield KeptLaunch(Root("", state.OWN_ROOT.format(owner), user), launch_id, pids)
 
 
 # ---------------------------------------------------------------- one launch
 
 
-def looked_at(launch: Launch, request: Json) -> Json:
+def looked_at(launch: KeptLaunch, request: Json) -> Json:
     """See Job in muster/launch/jobs.py."""
     run_dir = f"{launch.root.folder}/{launch.launch_id}"
     known = {
@@ -192,7 +237,7 @@ def looked_at(launch: Launch, request: Json) -> Json:
     return {**nothing, **known, **seen, "hidden": hidden}
 
 
-def _facts(launch: Launch, run_dir: str, request: Json) -> Json:
+def _facts(launch: KeptLaunch, run_dir: str, request: Json) -> Json:
     """As the launch's user."""
     unit = f"{launch.root.state}/{launch.launch_id}/unit"
     table = foreign.table(_json(unit, "ranks.json"))
@@ -214,7 +259,7 @@ def _facts(launch: Launch, run_dir: str, request: Json) -> Json:
     }
 
 
-def state_of(launch: Launch, table: Json, word: str, *, ended: bool) -> str:
+def state_of(launch: KeptLaunch, table: Json, word: str, *, ended: bool) -> str:
     if launch.pids:
         if table["ending"]:
             return "ending"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..tools import files
 from .capping import Cap
-from .ending import ASKED, END, LIMIT, SECONDS, Ending
+from .ending import ASKED, END, LIMIT, SECONDS, RanksEnding
 from .peers import Alone, join
 from .ranks import Ranks, process_facts
 from .seats import Seats
@@ -67,7 +67,7 @@ def run(state: str, sampling: Callable[[str, float], Samples]) -> None:
     ranks = Ranks(agent.pid)
     samples = sampling(state, spec.get("observe", 0.0))
     noted = 0
-    ending = Ending()
+    ending = RanksEnding()
     last_moment = time.monotonic() + (spec["time_limit"] or float("inf"))
     see_out = partial(peers.see_out, lambda: bool(signalled), last_moment)
     while True:
@@ -137,7 +137,7 @@ def started(state: str, spec: Json) -> subprocess.Popen[bytes] | None:
         return None
 
 
-def follow(state: str, peers: Alone, ending: Ending, *, stopped: bool) -> str:
+def follow(state: str, peers: Alone, ending: RanksEnding, *, stopped: bool) -> str:
     """What ends this part because of the others; they hear at once when its unit is stopped, which may take long."""
     if stopped and not ending.reason and not peers.told:
         write_result(state, "stopped")
@@ -153,7 +153,7 @@ def how_it_ended(code: int, reason: str, *, stopped: bool) -> str:
     return f"torchrun ended with code {code}" if code else ""
 
 
-def write_table(state: str, ranks: Ranks, cap: Cap, ending: Ending) -> None:
+def write_table(state: str, ranks: Ranks, cap: Cap, ending: RanksEnding) -> None:
     """For whoever looks; see foreign.table."""
     table = {"agent": process_facts(ranks.agent), "ranks": list(ranks.table.values()), "notes": cap.notes}
     write_json(state + "/unit/ranks.json", {**table, "ending": ending.facts()})

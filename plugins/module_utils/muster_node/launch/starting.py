@@ -2,24 +2,152 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import pwd
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..tools import files, process, trust
+from ..tools import files, process, trees, trust
+from ..tools.program import own_text
 from . import container, project, state
-from .folders import make_folders
-from .kept import keep_ends
-from .pruning import prune
+from .kept import ENDED, PLAN, keep_ends, keep_plan
 from .seats import alone, offer, reserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 Json = dict[str, Any]
+SECONDS = 5.0  # what is not removed by then is so at the next start
+MEASURED = 2.0  # seconds, before that, for the sizes; what is not counted by then takes nothing away
+OF_A_RUN = {
+    "logs",
+    "script",
+    "project",
+    PLAN,
+    ENDED,
+}  # where there is anything else, an earlier version of Muster had the job write there
+HALF_GONE = ".pruned."  # how the name begins of a folder that is being removed
+
+
+# ---------------------------------------------------------------- pruning
+
+# Logs of earlier launches: the newest are kept, up to a number and a size. What a job wrote is not touched.
+
+
+class KeptRun(NamedTuple):
+    """The folder of an earlier launch. began: seconds on the node's clock. size: bytes on the disk."""
+
+    launch_id: str
+    began: float
+    size: int
+
+
+def prune(run_root: str, keep: int, keep_bytes: int) -> Json:
+    """Remove what is too much, beside the launch that is about to start; return {pruned: ids, bytes}."""
+    pruned, size = [], 0
+    with files.folder(run_root, links=True) as root:
+        runs = _runs(root, time.monotonic() + MEASURED)
+        deadline = time.monotonic() + SECONDS
+        for run in surplus(runs, keep - 1, keep_bytes):
+            if state.is_over(run.launch_id):
+                os.rename(run.launch_id, f"{HALF_GONE}{run.launch_id}", src_dir_fd=root, dst_dir_fd=root)
+                pruned.append(run.launch_id)
+                size += run.size
+        for name in os.listdir(root):
+            if name.startswith(HALF_GONE):
+                trees.remove(root, name, deadline)
+    return {"pruned": pruned, "bytes": size}
+
+
+def surplus(runs: list[KeptRun], keep: int, keep_bytes: int) -> list[KeptRun]:
+    """Return the runs behind the newest `keep`, and those that do not fit into `keep_bytes` (0: no such limit) with
+    all newer ones, the oldest first. Its size alone takes the newest of all from nobody."""
+    found, total = [], 0
+    for place, run in enumerate(sorted(runs, key=lambda one: one.began, reverse=True)):
+        total += run.size
+        if place >= max(keep, 0) or (keep_bytes and place and total > keep_bytes):
+            found.append(run)
+    return found[::-1]
+
+
+def _runs(root: int, deadline: float) -> list[KeptRun]:
+    """Return the launches that left no state behind, which one that runs always has."""
+    found = []
+    for name in os.listdir(root):
+        if not process.LAUNCH_ID.match(name) or os.path.lexists(state.state_dir(name)):
+            continue
+        try:
+            with files.folder(name, within=root, owner=os.geteuid()) as handle:
+                began = os.fstat(handle).st_mtime
+                if set(os.listdir(handle)) <= OF_A_RUN:
+                    found.append(KeptRun(name, began, trees.size(root, name, deadline)))
+        except OSError:
+            continue  # the training user's own, or no folder
+    return found
+
+
+# For the training user, and the group of the one who looks (without sudo: a look each second must not fill the
+# journal). What is inside is readable to whoever got that far. (A set-group-ID bit instead would be lost: the training
+# user is not in that group.)
+OUTER_MODE = 0o750
+
+
+# ---------------------------------------------------------------- folders
+
+# The folders of one launch. What root writes lies in folders that stay root's; what the training user writes, in
+# folders of its own within them. Nobody can exchange one for a link.
+
+
+def make_folders(spec: Json, user: pwd.struct_passwd) -> str:
+    """Make all that the unit needs, and return the path of its program. Raises files.UnsafePathError."""
+    folder, run_dir = state.state_dir(spec["launch_id"]), spec["run_dir"]
+    own, shared = (user.pw_uid, user.pw_gid), (user.pw_uid, spec["reader"]["gid"])
+    for path in (folder, run_dir):
+        files.make_folder(path, mode=0o755)
+    keep_plan(spec)
+    files.make_folder(f"{run_dir}/logs", mode=OUTER_MODE, owner=shared)
+    if spec["script_name"]:
+        files.make_folder(f"{run_dir}/script", mode=0o755)
+        body = base64.b64decode(spec.pop("script_body"))
+        files.replace(f"{run_dir}/script/{spec['script_name']}", body, mode=0o600, owner=own)
+    if spec.get("project"):
+        project.place(spec, user)
+    if spec["work_dir"]:
+        make_kept(spec["work_dir"], own)
+    if spec.get("cache_root"):
+        make_kept(spec["cache_root"], own)
+    files.make_folder(f"{folder}/unit", mode=OUTER_MODE, owner=shared)
+    if hook := spec.pop("hook", ""):
+        place_hook(folder, hook, spec["env"], own)
+    files.replace(f"{folder}/node.py", own_text().encode(), mode=0o644)
+    # The environment may hold tokens: it travels in a file that only root and the training user read, never in argv.
+    # That user's group may be shared.
+    files.replace(f"{folder}/spec.json", json.dumps(spec).encode(), mode=0o400, owner=own)
+    reader = (spec["reader"]["uid"], spec["reader"]["gid"])
+    files.replace(f"{folder}/lease", state.new_lease(spec["lease"], state.TAKE), mode=0o644, owner=reader)
+    return f"{folder}/node.py"
+
+
+def place_hook(folder: str, hook: str, env: dict[str, str], owner: tuple[int, int]) -> None:
+    """Have Python find the hook (diagnosis/hook.py) before all else: it takes itself out of the way again."""
+    files.make_folder(f"{folder}/hook", mode=0o755)
+    files.replace(f"{folder}/hook/sitecustomize.py", hook.encode(), mode=0o644)
+    files.make_folder(f"{folder}/observe", mode=0o700, owner=owner)
+    env["PYTHONPATH"] = ":".join(filter(None, (f"{folder}/hook", env.get("PYTHONPATH"))))
+
+
+def make_kept(path: str, owner: tuple[int, int]) -> None:
+    """Make a folder that outlives the launch, unless an earlier one has made it: it goes on being used."""
+    try:
+        files.make_folder(path, mode=0o700, owner=owner)
+    except FileExistsError:
+        with files.folder(path, owner=owner[0]):
+            return
+
 
 RESERVE = 1 << 30  # bytes of memory that no launch gets, at least; or a twentieth of all
 RESERVE_SECONDS = 1.0  # then the supervisor is told who has the seats

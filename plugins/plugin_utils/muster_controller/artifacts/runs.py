@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from muster.launch.outcome import knows_less
+from muster.launch.planned import LaunchPlan
 from muster.report.run_verdict import joined
 from muster_node.tools import files
 from muster_node.tools.process import LAUNCH_ID
@@ -70,6 +71,14 @@ def add_verdict(folder: Path, verdict: Mapping[str, Any], instead_of: Sequence[s
     whole = joined(read_json(folder / "verdict.json"), verdict, instead_of)
     write_json(folder / "verdict.json", whole)
     return whole
+
+
+def kept_plan(folder: Path) -> LaunchPlan | None:
+    """Return the plan of a launch that the controller has kept; None where there is none, or none that can be used."""
+    try:
+        return LaunchPlan.read(read_json(folder / "plan.json"))
+    except ValueError:
+        return None
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -6,8 +6,12 @@ logs in from the head node on every participant and spare.
 
 from __future__ import annotations
 
+import ast
 import base64
+import io
 import time
+import zipfile
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,20 +26,78 @@ from muster_controller.nodes.distribution import Distribution, DistributionNode
 from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.node_error import NodeError
 
-from .bundle import watcher_program
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from muster.launch.manager import Whose
     from muster.launch.messages import Identity
     from muster.launch.options import LaunchOptions
     from muster.launch.plan import NodeSpec
+    from muster.launch.planned import LaunchPlan
     from muster.launch.watched import Word
     from muster.verdict.finding import Finding
     from muster_controller.launch.project import Project
     from muster_controller.nodes.messages import NodeReply
     from muster_controller.playbook.node_error import Way
+
+
+HERE = Path(__file__).parents[1]
+ROOMS = HERE.parents[1] / "module_utils"
+MAIN = "detached.watcher"
+ENTRY = f"from {HERE.name}.{MAIN} import main\n\nmain()\n"
+# A zip has a time for each file; the same program shall be the same bytes.
+BEGINNING = (1980, 1, 1, 0, 0, 0)
+
+
+# ---------------------------------------------------------------- bundle
+
+# The watcher as one file: this package as far as it needs no Ansible, and the rooms that it imports, as a zip.
+
+
+@cache
+def watcher_program() -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as bundle:
+        for name, text in (*sources(), ("__main__.py", ENTRY)):
+            bundle.writestr(zipfile.ZipInfo(name, BEGINNING), text, zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    for room in ("muster", "muster_node"):
+        for path in sorted((ROOMS / room).rglob("*.py")):
+            yield str(path.relative_to(ROOMS)), path.read_text(encoding="utf-8")
+    files = sorted(needed())
+    packages = ["", *sorted({f"{name.partition('.')[0]}." for name in files})]
+    for name in (*(f"{package}__init__" for package in packages), *files):
+        yield f"{HERE.name}/{name.replace('.', '/')}.py", text_of(name)
+
+
+def text_of(name: str) -> str:
+    return HERE.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+
+
+def needed() -> set[str]:
+    """ROOM.FILE of this package for all that the watcher imports; not those for the eyes of a type checker alone."""
+    found: set[str] = set()
+    wanted = [MAIN]
+    while wanted:
+        name = wanted.pop()
+        if name not in found:
+            found.add(name)
+            wanted += imported(text_of(name), name.partition(".")[0])
+    return found
+
+
+def imported(text: str, room: str) -> Iterator[str]:
+    for node in ast.parse(text).body:
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        source = f"{HERE.name}.{room}.{node.module or ''}".rstrip(".") if node.level else str(node.module)
+        package, _, name = source.partition(".")
+        if package == HERE.name:
+            yield from [name] if "." in name else [f"{name}.{each.name}" for each in node.names]
+
 
 LAUNCH, WATCHER = NodeProgram("launch"), NodeProgram("watcher")
 IDENTITY_TIMEOUT = 30.0
@@ -60,14 +122,14 @@ class HandingOver:
         self.messages = LaunchMessages(ways, LAUNCH)
         self.messages.open()
 
-    def whose(self, requested: str, plan: dict[str, Any]) -> tuple[Whose, list[Finding]]:
+    def whose(self, requested: str) -> tuple[Whose, list[Finding]]:
         """Whose launch it is, and what stands against that."""
         for name in self.names:
             self.messages.ask(name, "identity", {})
         answers = self.gather("identity", self.names, IDENTITY_TIMEOUT)
         known: dict[str, Identity] = {}
         found = []
-        read = reader({**plan, "nodes": [{"node": name, "ranks": [0]} for name in self.names]})
+        read = reader({name: [0] for name in self.names})
         for name in self.names:
             answer = answers.get(name)
             why = answer.error if answer else f"no answer within {IDENTITY_TIMEOUT:.0f} s"
@@ -94,11 +156,11 @@ class HandingOver:
             ]
         return watched.unreached(self.head, user, {k: v for k, v in tried.items() if isinstance(v, dict)}, addresses)
 
-    def bring(self, project: Project, plan: dict[str, Any], nodes: list[NodeSpec]) -> dict[str, str]:
+    def bring(self, project: Project, plan: LaunchPlan, nodes: list[NodeSpec]) -> dict[str, str]:
         """Have the project on all participants and spares, since nobody can send it later; return why not, by node."""
-        store = str(Path(plan["nodes"][0]["run_dir"]).parents[1] / STORE)
+        store = str(Path(plan.head.run_dir).parents[1] / STORE)
         places = {node.name: DistributionNode(node.address, store) for node in nodes}
-        port = plan["master_port"]
+        port = plan.master_port
         return Distribution(places, port, self.messages, self.say, self.give_up, privileged=False).bring(project)
 
     def begin(self, launch_id: str, spec: dict[str, Any]) -> str:
@@ -135,7 +197,7 @@ class HandingOver:
 class Watched:
     """A launch that has a watcher. quote: show a sentence as it stands, which is not this controller's own."""
 
-    def __init__(self, launch_id: str, way: Way, quote: Callable[[str], None], watcher: watched.Watcher) -> None:
+    def __init__(self, launch_id: str, way: Way, quote: Callable[[str], None], watcher: watched.WatcherPlace) -> None:
         self.launch_id = launch_id
         self.user = watcher.user
         self.head = way.name

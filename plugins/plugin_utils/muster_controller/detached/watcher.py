@@ -1,6 +1,7 @@
 """The watcher of a detached launch with restarts: an attached supervisor that lives on the launch's head node.
 
-It runs there as one file (bundle.py), in a unit of its user's own manager, and logs in on the other nodes as that user.
+It runs there as one file (see handing_over.py), in a unit of its user's own manager, and logs in on the others as that
+user.
 Its attempts hold the leases of an attached launch, so that all of it ends within seconds of the watcher's own end.
 """
 
@@ -8,9 +9,10 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 import sys
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,17 +27,77 @@ from muster_controller.launch.settings import Settings
 from muster_controller.launch.supervisor import Supervisor
 from muster_controller.launch.tails import Tails
 from muster_controller.playbook.interruption import Interruption
+from muster_controller.playbook.node_error import NodeError, one_line
 from muster_node.distribution.manifest import ManifestFile
+from muster_node.launch.mesh import environment, log_in
 from muster_node.launch.watcher import SPEC, STATE
 from muster_node.tools import files
-
-from .mesh import Here, Login
+from muster_node.tools.run import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.launch.outcome import Record
+    from muster.launch.outcome import LaunchRecord
+    from muster.launch.planned import LaunchPlan
     from muster_controller.playbook.node_error import Way
+
+
+SECONDS = 900.0  # behind those that systemd has to stop a unit; ssh itself finds out much sooner that a node is gone
+MOST = 64_000_000  # bytes of an answer
+NO_LOGIN = 255  # how ssh ends where it came to nothing
+
+
+# ---------------------------------------------------------------- mesh
+
+# The ways of a watcher on the head node to the nodes of its launch: ssh between them, and this node itself.
+
+
+@dataclass(frozen=True)
+class Login:
+    """To another node, by a connection that is shared. control: the path of its socket."""
+
+    name: str
+    address: str
+    interpreter: str
+    control: str
+
+    def python(self, arguments: str, text: bytes, *, privileged: bool) -> tuple[int, str, str]:
+        _refuse(self.name, privileged=privileged)
+        shared = ("ControlMaster=auto", f"ControlPath={self.control}", "ControlPersist=60")
+        command = f"{self.interpreter} {arguments}"
+        done = log_in(self.address, command, text, options=shared, seconds=SECONDS, most=MOST)
+        if done.code is None or done.code == NO_LOGIN:
+            raise NodeError(one_line(done.aside or done.why), reachable=False)
+        return done.code, done.text, done.aside
+
+    def beside(self) -> Login:
+        """Each command is a session of its own."""
+        return self
+
+
+@dataclass(frozen=True)
+class Here:
+    """To this node."""
+
+    name: str
+    interpreter: str
+
+    def python(self, arguments: str, text: bytes, *, privileged: bool) -> tuple[int, str, str]:
+        _refuse(self.name, privileged=privileged)
+        words = shlex.split(arguments)
+        done = run(self.interpreter, *words, stdin=text, seconds=SECONDS, env=environment(), most=MOST)
+        if done.code is None:
+            raise NodeError(one_line(done.why), reachable=True)
+        return done.code, done.text, done.aside
+
+    def beside(self) -> Here:
+        return self
+
+
+def _refuse(name: str, *, privileged: bool) -> None:
+    if privileged:
+        raise NodeError(f"nobody is root on {name} in somebody's own launch", reachable=True)
+
 
 MOST_SPEC = 64_000_000  # bytes
 BY_HAND = "ended by hand (launch_stop)"
@@ -101,7 +163,7 @@ class Watcher:
             else Login(name, way["address"], way["interpreter"], f"{folder}/{number}")
             for number, (name, way) in enumerate(spec["ways"].items())
         }
-        self.record: Record | None = None
+        self.record: LaunchRecord | None = None
         self.whole = Attempts(
             self.request,
             [NodeSpec(**node) for node in spec["inventory"]],
@@ -118,15 +180,15 @@ class Watcher:
         attempts = [self.redaction.shape(one) for one in result["attempts"]]
         self.note(result={"verdict": result["verdict"], "attempts": attempts, "left": left})
 
-    def attempt(self, plan: dict[str, Any], earlier: tuple[str, ...], left: int) -> tuple[dict[str, Any], Record]:
+    def attempt(self, plan: LaunchPlan, earlier: tuple[str, ...], left: int) -> tuple[dict[str, Any], LaunchRecord]:
         number = len(earlier) + 1
         kept = packed(masked(plan, self.redaction))
-        began = {"number": number, "launch_id": plan["launch_id"], "plan": kept}
+        began = {"number": number, "launch_id": plan.launch_id, "plan": kept}
         # Said before anything begins: whoever ends the launch without its watcher knows what to end.
         self.note(attempts=[*self.state["attempts"], began][-MOST_ATTEMPTS:])
         supervisor = Supervisor(
             plan,
-            {entry["node"]: self.ways[entry["node"]] for entry in plan["nodes"]},
+            {name: self.ways[name] for name in plan.names},
             self.settings.of_attempt(earlier, left),
             Tails(plan, lambda *_line: None, self.redaction),
             self.say,
@@ -135,7 +197,7 @@ class Watcher:
         supervisor.on_running = lambda: self.note(running=True)
         self.record = record = supervisor.launch()
         supervisor.messages.close()
-        verdict = self.redaction.shape(outcome.judge(record, f"{ARTIFACTS}/{plan['launch_id']}/logs"))
+        verdict = self.redaction.shape(outcome.judge(record, f"{ARTIFACTS}/{plan.launch_id}/logs"))
         return {"verdict": verdict}, record
 
     def say(self, text: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from muster.net_probe import before_launch, lost_peers
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from muster.diagnosis.launched import Gathered
+    from muster.launch.planned import LaunchPlan
     from muster_controller.launch.link_probe import LinkProbe
     from muster_controller.nodes.messages import Messages
 
@@ -33,7 +35,7 @@ class Afterwards:
 
     def __init__(
         self,
-        plan: Mapping[str, Any],
+        plan: LaunchPlan,
         nodes: Sequence[str],
         messages: Messages,
         give_up: Callable[[], bool],
@@ -54,17 +56,17 @@ class Afterwards:
     def look(self, gathered: Gathered, *, live: bool, speed: bool = False) -> None:
         """live: whether ranks hold the ports still. speed: whether it matters how much goes through."""
         gathered.not_looked.update({name: why or LOST for name, why in self.lost.items() if name in self.nodes})
-        others = (entry["node"] for entry in self.plan["nodes"] if entry["node"] not in self.nodes)
+        others = (name for name in self.plan.names if name not in self.nodes)
         gathered.not_looked.update(dict.fromkeys(others, "only those that were involved first are asked afterwards"))
         self.links(gathered, live=live, speed=speed)
         self.lost_ones(gathered)
 
     def links(self, gathered: Gathered, *, live: bool, speed: bool) -> None:
         """Have them call each other, under the launch's own addresses and port."""
-        there = [one for one in self.plan["nodes"] if one["node"] in self.nodes and one["node"] not in self.lost]
+        there = [one for one in self.plan.nodes if one.node in self.nodes and one.node not in self.lost]
         if len(there) < 2 or self.give_up():
             return
-        plan = {**self.plan, "nodes": [{**one, "node_rank": -1} for one in there] if live else there}
+        plan = replace(self.plan, nodes=[replace(one, node_rank=-1) for one in there] if live else there)
         with probed(plan, self.messages, self.give_up, patience=LISTENING) as probe:
             cluster = before_launch.cluster_of(plan, probe.served, probe.called)
             if speed and not self.give_up():
@@ -78,14 +80,14 @@ class Afterwards:
     def lost_ones(self, gathered: Gathered) -> None:
         """Have the others call each node that does not answer the controller."""
         lost = [name for name in self.nodes if name in self.lost]
-        asked = [one for one in self.plan["nodes"] if one["node"] in self.nodes and one["node"] not in self.lost]
+        asked = [one for one in self.plan.nodes if one.node in self.nodes and one.node not in self.lost]
         if not lost or not asked or self.give_up():
             return
         token = secrets.token_hex(16)
         for entry in asked:
             request = lost_peers.request(self.plan, entry, lost, token)
-            self.messages.ask(entry["node"], "links", request, program=CALLER)
-        names = [entry["node"] for entry in asked]
+            self.messages.ask(entry.node, "links", request, program=CALLER)
+        names = [entry.node for entry in asked]
         left = max(0.1, self.until - time.monotonic())
         answers = self.messages.gather("links", names, left, lambda _: None, self.give_up)
         ports = dict.fromkeys(lost, lost_peers.ports_of(self.plan))

@@ -13,7 +13,7 @@ from muster.diagnosis.decide import decide
 from muster.diagnosis.findings import with_diagnosis
 from muster.diagnosis.launched import Gathered, case_shape, involved
 from muster.diagnosis.site_rules import asked, open_questions
-from muster.diagnosis.words import diagnosis
+from muster.diagnosis.words import TYPE, diagnosis, lines_of
 from muster.launch.endings import has_failed
 from muster.net_probe.quality import SLOW_STREAM
 from muster_controller.artifacts.private_files import write_json
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from muster.diagnosis.case import Case
+    from muster.diagnosis.case import LaunchCase
     from muster.diagnosis.evidence import CaseShape
     from muster.diagnosis.site_rules import Asked
     from muster.diagnosis.words import Diagnosis
-    from muster.launch.outcome import Record
+    from muster.launch.outcome import LaunchRecord
     from muster.verdict.finding import Verdict
     from muster.verdict.redaction import Redaction
     from muster_controller.artifacts.keeping import Keeping
@@ -50,7 +50,7 @@ class Diagnosed(NamedTuple):
     verdict: Verdict
 
 
-def failed(record: Record) -> bool:
+def failed(record: LaunchRecord) -> bool:
     return record.decision is not None and has_failed(record.decision.ending)
 
 
@@ -69,7 +69,9 @@ class Diagnosing:
         self.say = say
         self.site = site
 
-    def diagnose(self, record: Record, verdict: Verdict, folder: Path, keeping: Keeping | None) -> Diagnosed | None:
+    def diagnose(
+        self, record: LaunchRecord, verdict: Verdict, folder: Path, keeping: Keeping | None
+    ) -> Diagnosed | None:
         """None where it fails, of which a sentence is said. keeping: None where another supervisor keeps the folder."""
         with (interruption := Interruption()):
             try:
@@ -84,7 +86,7 @@ class Diagnosing:
             keep(folder, case.seen, said, keeping)
         return Diagnosed(said, joined)
 
-    def gathered(self, record: Record, give_up: Callable[[], bool]) -> Case:
+    def gathered(self, record: LaunchRecord, give_up: Callable[[], bool]) -> LaunchCase:
         """The case, with looks afterwards where their answer may tell more."""
         gathered = recorded(self.supervisor)
         epoch = time.time() - time.monotonic()
@@ -110,7 +112,7 @@ class Diagnosing:
         return self.site.rules.of(seen)
 
     def site_questions(
-        self, questions: Sequence[Asked], record: Record, lost: Mapping[str, str]
+        self, questions: Sequence[Asked], record: LaunchRecord, lost: Mapping[str, str]
     ) -> SiteQuestions | None:
         """What the site asks by commands, under way over connections of their own, so that no other look waits for
         them; None where there is nothing, or nothing may be run."""
@@ -120,7 +122,7 @@ class Diagnosing:
         names = {one.node for one in questions} & set(involved(record)) & set(connections)
         messages = Messages({name: connections[name].beside() for name in names}, PROGRAM)
         messages.open()
-        under_way = SiteQuestions(messages, names, record.plan["user"], lost)
+        under_way = SiteQuestions(messages, names, record.plan.user, lost)
         under_way.ask(questions)
         return under_way
 
@@ -136,8 +138,8 @@ def recorded(supervisor: Supervisor) -> Gathered:
 
 
 def keep(folder: Path, evidence: CaseShape, said: Diagnosis, keeping: Keeping) -> None:
-    # What is to be typed is the last of them.
-    shown = {**said, "lines": [*said["lines"][:-1], typed(said["lines"][-1])]}
+    parts = {**said["parts"], TYPE: typed(said["parts"][TYPE])}
+    shown = {**said, "lines": lines_of(parts), "parts": parts}
     for name, content in (("evidence.json", evidence), ("diagnosis.json", shown)):
         path = folder / name
         keeping.surely(path, partial(write_json, path, content))

@@ -8,15 +8,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from muster.diagnosis.case import Case
+from muster.diagnosis.case import LaunchCase
 from muster.diagnosis.evidence import Snapshot
 from muster.diagnosis.launched import SCHEMA, Gathered, case_shape, from_logs, involved
 from muster.launch import launchers
 from muster.launch.answers import reader
-from muster.launch.manager import USER
 from muster.verdict import reading
 from muster.verdict.reading import UnusableError
-from muster_controller.artifacts.runs import history, read_json
+from muster_controller.artifacts.runs import history, kept_plan, read_json
 from muster_controller.launch.elsewhere import find, is_own
 from muster_controller.launch.kept_evidence import END, SNAPSHOT, START, kept, kept_key
 from muster_controller.launch.tails import TAIL
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from muster.launch.planned import LaunchPlan, PlannedNode
     from muster_controller.nodes.messages import Messages
 
 LAUNCH = NodeProgram("launch")
@@ -41,10 +41,10 @@ def newest(cluster_folder: Path) -> str:
     return next((path.name for path in history(cluster_folder) if (path / "plan.json").is_file()), "")
 
 
-def kept_case(folder: Path) -> Case | None:
+def kept_case(folder: Path) -> LaunchCase | None:
     """What was gathered when it failed; None where that was not, or while it ran."""
     kept: Any = read_json(folder / "evidence.json")
-    return Case(kept) if kept.get("schema") == SCHEMA and kept["launch"].get("live") is False else None
+    return LaunchCase(kept) if kept.get("schema") == SCHEMA and kept["launch"].get("live") is False else None
 
 
 class KnownLaunch:
@@ -62,14 +62,13 @@ class KnownLaunch:
         self.messages = messages
         self.give_up = give_up
         self.folder = folder
-        kept = read_json(folder / "plan.json")
-        self.plan: dict[str, Any] = kept or find(messages, nodes, launch_id, cluster).plan
-        self.read = reader(self.plan)
+        self.plan: LaunchPlan = kept_plan(folder) or find(messages, nodes, launch_id, cluster).plan
+        self.read = reader(self.plan.ranks)
         self.silent: dict[str, str] = {}
         self.own: dict[str, bool] = {}
         self.live = False
 
-    def case(self) -> Case:
+    def case(self) -> LaunchCase:
         """Raises PlanError."""
         logs = self.logs()
         verdict = read_json(self.folder / "verdict.json")
@@ -80,7 +79,7 @@ class KnownLaunch:
         looks = Afterwards(self.plan, involved(record), self.messages, self.give_up, self.silent)
         looks.look(gathered, live=self.live)
         epoch = time.time() - time.monotonic()
-        return Case(case_shape(record, gathered, epoch, TIMEOUT, live=self.live))
+        return LaunchCase(case_shape(record, gathered, epoch, TIMEOUT, live=self.live))
 
     def recorded(self) -> Gathered:
         """What is kept of its start and its end; of one that runs, how its ranks are now."""
@@ -90,7 +89,7 @@ class KnownLaunch:
             SNAPSHOT: gathered.snapshots,
             END: gathered.end,
         }
-        for moment, node, found in kept(self.folder, [entry["node"] for entry in self.plan["nodes"]]):
+        for moment, node, found in kept(self.folder, self.plan.names):
             moments[moment][node] = found
         if self.live:
             gathered.end, gathered.snapshots = {}, {}
@@ -101,16 +100,16 @@ class KnownLaunch:
                     gathered.not_looked[name] = f"its snapshot is of no use: {exc}"
         return gathered
 
-    def snapshot_request(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+    def snapshot_request(self, entry: PlannedNode) -> dict[str, Any]:
         return {
-            "launch_id": self.plan["launch_id"],
-            "run_dir": entry["run_dir"],
-            "ports": [self.plan["master_port"]],
+            "launch_id": self.plan.launch_id,
+            "run_dir": entry.run_dir,
+            "ports": [self.plan.master_port],
         }
 
     def logs(self) -> dict[str, dict[str, str]]:
         """The ends of all logs, by node; of a node that does not answer, as the controller has them."""
-        found = {entry["node"]: self.kept_logs(entry) for entry in self.plan["nodes"]}
+        found = {entry.node: self.kept_logs(entry) for entry in self.plan.nodes}
         for name, answer in self.ask("follow", self.follow_request).items():
             try:
                 parts = self.read(name, "logs", answer)[0]["logs"]
@@ -121,27 +120,27 @@ class KnownLaunch:
             found[name].update({key: part["text"] for key, part in parts.items() if part["text"]})
         return found
 
-    def kept_logs(self, entry: Mapping[str, Any]) -> dict[str, str]:
-        folder = self.folder / "logs" / entry["node"]
-        names = {"agent": f"{launchers.log_name(self.plan.get('launcher', launchers.TORCHRUN.name))}.log"}
-        names |= {f"{local}/stderr": f"rank{rank}.stderr.log" for local, rank in enumerate(entry["ranks"])}
+    def kept_logs(self, entry: PlannedNode) -> dict[str, str]:
+        folder = self.folder / "logs" / entry.node
+        names = {"agent": f"{launchers.log_name(self.plan.launcher)}.log"}
+        names |= {f"{local}/stderr": f"rank{rank}.stderr.log" for local, rank in enumerate(entry.ranks)}
         return {key: text for key, name in names.items() if (text := read_end(folder / name, TAIL))}
 
-    def follow_request(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+    def follow_request(self, entry: PlannedNode) -> dict[str, Any]:
         return {
-            "launch_id": self.plan["launch_id"],
-            "run_dir": entry["run_dir"],
+            "launch_id": self.plan.launch_id,
+            "run_dir": entry.run_dir,
             "offsets": {},
             "tail": TAIL,
-            "limit": TAIL * (2 * entry["nproc"] + 1),
+            "limit": TAIL * (2 * entry.nproc + 1),
             "wait": 0.0,
         }
 
     def ask(
-        self, verb: str, request: Callable[[Mapping[str, Any]], dict[str, Any]], program: NodeProgram | None = None
+        self, verb: str, request: Callable[[PlannedNode], dict[str, Any]], program: NodeProgram | None = None
     ) -> dict[str, Any]:
         """The answers of all nodes to one verb; of the others, why there is none."""
-        entries = {entry["node"]: entry for entry in self.plan["nodes"] if entry["node"] not in self.silent}
+        entries = {entry.node: entry for entry in self.plan.nodes if entry.node not in self.silent}
         if not self.own:
             for name in entries:
                 self.messages.ask(name, "identity", {})
@@ -149,7 +148,7 @@ class KnownLaunch:
             for name in entries:
                 answer = known.get(name)
                 if answer and isinstance(answer.data, dict):
-                    self.own[name] = is_own(answer.data) or self.plan.get("manager") == USER
+                    self.own[name] = is_own(answer.data) or self.plan.is_own
                 else:
                     self.silent[name] = answer.error if answer else "it does not answer"
         asked = [name for name in entries if name in self.own]

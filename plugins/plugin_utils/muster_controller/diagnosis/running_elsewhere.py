@@ -6,10 +6,10 @@ Nodes are only looked at. What runs goes on.
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.diagnosis import hand_typed
-from muster.diagnosis.case import Case
+from muster.diagnosis.case import LaunchCase
 from muster.diagnosis.evidence import Agent
 from muster.diagnosis.launched import MOST_INVOLVED, Gathered
 from muster.verdict import reading
@@ -54,12 +54,11 @@ class RunningElsewhere:
         known = {*accounts, *self.logins, "root"}
         return hand_typed.choose(self.agents, here, known, wanted, has_last=has_last)
 
-    def case(self, user: str, specs: Mapping[str, NodeSpec], give_up: Callable[[], bool]) -> Case:
+    def case(self, user: str, specs: Mapping[str, NodeSpec], give_up: Callable[[], bool]) -> LaunchCase:
         """That of the launch which this account has typed."""
         typed = hand_typed.one_launch(self.agents, user)
         gathered = Gathered(key=self.key, not_looked=dict(self.silent))
         shape = hand_typed.case_shape(typed, specs, gathered)
-        plan: dict[str, Any] = {"nodes": shape["launch"]["nodes"], "master_port": shape["launch"]["master_port"]}
-        involved = [one["node"] for one in shape["launch"]["nodes"]][:MOST_INVOLVED]
-        Afterwards(plan, involved, self.messages, give_up, {}).look(gathered, live=True)
-        return Case(hand_typed.case_shape(typed, specs, gathered))
+        plan = hand_typed.plan_of(shape["launch"], user)
+        Afterwards(plan, plan.names[:MOST_INVOLVED], self.messages, give_up, {}).look(gathered, live=True)
+        return LaunchCase(hand_typed.case_shape(typed, specs, gathered))

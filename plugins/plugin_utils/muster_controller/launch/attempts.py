@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from muster.diagnosis.findings import named
 from muster.launch import attempts, fit
 from muster.launch.answers import reader
-from muster.launch.attempts import Attempt, Seat
-from muster.launch.manager import USER, whose
+from muster.launch.attempts import LaunchAttempt, Seat
+from muster.launch.manager import whose
 from muster.launch.pace import pace
 from muster.launch.plan import PORTS, PlanError
+from muster.launch.planned import USER, LaunchPlan
 from muster.verdict.reading import UnusableError
 from muster_controller.artifacts.runs import fresh_id
 from muster_controller.nodes.program import NodeProgram
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from muster.launch.fit import Fit, FitRequest
-    from muster.launch.outcome import Record
+    from muster.launch.outcome import LaunchRecord
     from muster.launch.plan import LaunchRequest, NodeSpec
     from muster_controller.playbook.node_error import Way
 
     # The plan, the ids of earlier attempts, and the seconds that are left of the time limit (0: any).
-    Run = Callable[[dict[str, Any], tuple[str, ...], int], tuple[dict[str, Any], Record]]
+    Run = Callable[[LaunchPlan, tuple[str, ...], int], tuple[dict[str, Any], LaunchRecord]]
 
 PROGRAM = NodeProgram("launch")
 LOOK_TIMEOUT = 45.0
@@ -50,14 +51,15 @@ class Attempts:
 
     request: LaunchRequest
     inventory: Sequence[NodeSpec]
-    build: Callable[[LaunchRequest, Sequence[NodeSpec]], dict[str, Any]]
+    build: Callable[[LaunchRequest, Sequence[NodeSpec]], LaunchPlan]
     run: Run
     connect: Callable[[str], Way]
     say: Callable[[str], None]
     interruption: Interruption = field(default_factory=Interruption)
-    history: list[Attempt] = field(default_factory=list)
+    history: list[LaunchAttempt] = field(default_factory=list)
     went_on: list[str] = field(default_factory=list)
     out: set[str] = field(default_factory=set)  # nodes that a failure has named
+    first: LaunchPlan = field(init=False)  # of the first attempt; once it was run, as it was for its user
     newest: float = 0.0  # when the newest complete checkpoint was written
 
     def __post_init__(self) -> None:
@@ -65,9 +67,8 @@ class Attempts:
         self.began = time.monotonic()
         self.specs = {spec.name: spec for spec in self.inventory}
         self.asked: LaunchMessages | None = None
-        self.first: dict[str, Any] = {}  # the plan of the first attempt; once it was run, as it was for whoever it is
 
-    def see_through(self, plan: dict[str, Any]) -> dict[str, Any]:
+    def see_through(self, plan: LaunchPlan) -> dict[str, Any]:
         """Run attempts until one ends well or no other one helps: the result of the last, with the whole verdict."""
         with self.interruption:
             try:
@@ -76,13 +77,13 @@ class Attempts:
                 if self.asked:
                     self.asked.close()
 
-    def all_of_them(self, plan: dict[str, Any]) -> dict[str, Any]:
+    def all_of_them(self, plan: LaunchPlan) -> dict[str, Any]:
         while True:
             earlier = tuple(attempt.launch_id for attempt in self.history)
             result, record = self.run(plan, earlier, self.seconds_left())
             self.first = self.first if earlier else record.plan
             number = len(self.history) + 1
-            blamed = named(result["verdict"], [entry["node"] for entry in record.plan["nodes"]])
+            blamed = named(result["verdict"], record.plan.names)
             attempt = attempts.ended(record, result["verdict"], number, self.newest, blamed)
             self.history.append(attempt)
             if attempts.final(record, attempt):
@@ -106,7 +107,7 @@ class Attempts:
 
     # ------------------------------------------------------------ between two of them
 
-    def following(self, record: Record, attempt: Attempt) -> dict[str, Any] | str:
+    def following(self, record: LaunchRecord, attempt: LaunchAttempt) -> LaunchPlan | str:
         """The plan of the next attempt, or why there is none."""
         if attempt.number > self.options.restarts:
             return f"launch_restarts allows {self.options.restarts}"
@@ -135,7 +136,7 @@ class Attempts:
             return said
         return self.planned_next(nodes, said, seen)
 
-    def planned_next(self, nodes: list[str], said: str, seen: dict[str, Fit | str]) -> dict[str, Any] | str:
+    def planned_next(self, nodes: list[str], said: str, seen: dict[str, Fit | str]) -> LaunchPlan | str:
         checkpoint, holders = attempts.newest(seen, nodes)
         self.newest = checkpoint["time"] if checkpoint else 0.0
         path = checkpoint["path"] if checkpoint else ""
@@ -145,7 +146,7 @@ class Attempts:
         except PlanError as problem:
             return " ".join(problem.problems)
         begins = f"{said}, from {path}" if path else said
-        self.went_on.append(f"with attempt {number} ({plan['launch_id']}): {begins}")
+        self.went_on.append(f"with attempt {number} ({plan.launch_id}): {begins}")
         self.say(f"attempt {number} of at most {self.options.restarts + 1}: {begins}")
         self.say_where(path, holders, nodes)
         return plan
@@ -154,7 +155,7 @@ class Attempts:
         if said := attempts.alone(path, holders, nodes):
             self.say(said)
 
-    def planned(self, nodes: Sequence[str], number: int, launch_id: str, checkpoint: str) -> dict[str, Any]:
+    def planned(self, nodes: Sequence[str], number: int, launch_id: str, checkpoint: str) -> LaunchPlan:
         """Ranks are reckoned in the order of these nodes. Raises PlanError."""
         port = self.request.cluster.master_port + (number - 1) % PORTS
         request = replace(
@@ -168,12 +169,12 @@ class Attempts:
         )
         return self.build(request, [self.specs[name] for name in nodes])
 
-    def wait_for_the_end(self, record: Record, seen: dict[str, Fit | str]) -> None:
+    def wait_for_the_end(self, record: LaunchRecord, seen: dict[str, Fit | str]) -> None:
         """Until whatever nobody has seen to end has certainly ended."""
         unclear = [name for name in (*record.unseen, *record.leftovers) if runs_still(seen.get(name, ""))]
         if not unclear:
             return
-        lease = pace(len(record.plan["nodes"]), self.options.silence_timeout).lease
+        lease = pace(len(record.plan.nodes), self.options.silence_timeout).lease
         until = attempts.certain_end(record, lease, self.options.failure_timeout)
         left = until - time.monotonic()
         if left > 0:
@@ -191,10 +192,10 @@ class Attempts:
 
     # ------------------------------------------------------------ looks
 
-    def from_checkpoint(self, plan: dict[str, Any]) -> dict[str, Any]:
+    def from_checkpoint(self, plan: LaunchPlan) -> LaunchPlan:
         """The first plan, with the checkpoint that is there already where the user says where they lie."""
         self.first, pattern = plan, self.options.checkpoints
-        nodes = [entry["node"] for entry in plan["nodes"]]
+        nodes = plan.names
         if not pattern or not (pattern.startswith("/") or self.options.chdir):
             return plan
         self.first = self.as_whoever_logs_in(plan, nodes)
@@ -204,15 +205,15 @@ class Attempts:
         self.newest = checkpoint["time"]
         self.say(f"the newest complete checkpoint is {checkpoint['path']}")
         self.say_where(checkpoint["path"], holders, nodes)
-        return self.planned(attempts.led_by(nodes, holders), 1, plan["launch_id"], checkpoint["path"])
+        return self.planned(attempts.led_by(nodes, holders), 1, plan.launch_id, checkpoint["path"])
 
-    def as_whoever_logs_in(self, plan: dict[str, Any], nodes: Sequence[str]) -> dict[str, Any]:
+    def as_whoever_logs_in(self, plan: LaunchPlan, nodes: Sequence[str]) -> LaunchPlan:
         """The same plan, as far as a look needs it, where the launch is somebody's own."""
         messages = self.messages()
         for name in nodes:
             messages.ask(name, "identity", {})
         known = messages.gather("identity", nodes, LOOK_TIMEOUT, lambda _: None, lambda: self.interruption.came)
-        shape = reader(plan)
+        shape = reader(plan.ranks)
         seen = {}
         for name, answer in known.items():
             with suppress(UnusableError):
@@ -220,13 +221,13 @@ class Attempts:
         who, against = whose(self.options.run_as, seen)
         if not who.own or against:
             return plan  # what stands against it is said by the first attempt
-        return {**plan, "user": who.user, "manager": USER}
+        return replace(plan, user=who.user, manager=USER)
 
     def look(self, nodes: Sequence[str] = (), *, gpus: bool | None = None) -> dict[str, Fit | str]:
         """What each node that is in question says, or why it says nothing."""
         names = list(nodes) or list(self.names())
         messages = self.messages()
-        messages.own = self.first.get("manager") == USER
+        messages.own = self.first.is_own
         for name in names:
             messages.ask(name, "fit", {**self.fit_request(self.first, gpus=gpus)}, privileged=True)
         answers = messages.gather("fit", names, LOOK_TIMEOUT, lambda _: None, lambda: self.interruption.came)
@@ -239,13 +240,13 @@ class Attempts:
                 found[name] = f"its answer is of no use: {exc}"
         return found
 
-    def fit_request(self, plan: dict[str, Any], *, gpus: bool | None) -> FitRequest:
+    def fit_request(self, plan: LaunchPlan, *, gpus: bool | None) -> FitRequest:
         return {
-            "user": plan["user"],
+            "user": plan.user,
             "earlier": [attempt.launch_id for attempt in self.history],
-            "gpus": plan["backend"] == "nccl" if gpus is None else gpus,
+            "gpus": plan.backend == "nccl" if gpus is None else gpus,
             "checkpoints": self.options.checkpoints,
-            "work_dir": self.options.chdir or plan["nodes"][0]["work_dir"],
+            "work_dir": self.options.chdir or plan.head.work_dir,
         }
 
     def messages(self) -> LaunchMessages:
@@ -256,13 +257,13 @@ class Attempts:
 
     def unfit(self, seat: Seat, seen: dict[str, Fit | str]) -> str:
         look = seen.get(seat.node, "it was not looked at")
-        return attempts.unfit(look, seat.nproc, gpus=self.first["backend"] == "nccl", shared=self.options.shared)
+        return attempts.unfit(look, seat.nproc, gpus=self.first.backend == "nccl", shared=self.options.shared)
 
     # ------------------------------------------------------------ what there is
 
     def names(self) -> list[str]:
         """The nodes that took part at first, and the spares."""
-        return [*(entry["node"] for entry in self.first["nodes"]), *self.options.spares]
+        return [*self.first.names, *self.options.spares]
 
     def seats(self) -> list[Seat]:
         return [Seat(name, self.options.nproc_per_node or self.specs[name].nproc) for name in self.names()]

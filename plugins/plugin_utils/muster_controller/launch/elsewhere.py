@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.launch.jobs import usable
 from muster.launch.plan import PlanError
+from muster.launch.planned import LaunchPlan
 from muster.verdict.words import few
 from muster_controller.nodes.messages import Messages
 from muster_controller.nodes.program import NodeProgram
@@ -33,9 +34,9 @@ class Heard(NamedTuple):
     silent: dict[str, str]
 
 
-def packed(plan: dict[str, Any]) -> str:
+def packed(plan: LaunchPlan) -> str:
     """A plan as it travels to a node: entries of many nodes are much the same."""
-    return base64.b64encode(zlib.compress(json.dumps(plan).encode(), 9)).decode()
+    return base64.b64encode(zlib.compress(json.dumps(plan.as_json()).encode(), 9)).decode()
 
 
 def unpacked(text: Any) -> Any:
@@ -80,27 +81,27 @@ def is_own(identity: Mapping[str, Any]) -> bool:
     return identity.get("launch_user") is True
 
 
-class Found(NamedTuple):
+class FoundPlan(NamedTuple):
     """as_root: whoever began it logs in by another name, so that only root may look."""
 
-    plan: dict[str, Any]
+    plan: LaunchPlan
     as_root: bool
 
 
-def find(messages: Messages, nodes: Sequence[str], launch_id: str, cluster: Mapping[str, Any]) -> Found:
+def find(messages: Messages, nodes: Sequence[str], launch_id: str, cluster: Mapping[str, Any]) -> FoundPlan:
     """The plan of a launch that was begun from elsewhere. Raises PlanError."""
     request = {"launch_id": launch_id, **roots(cluster)}
     heard = ask(messages, nodes, "plan", request)
     kept = {name: answer for name, answer in heard.said.items() if answer.get("plan")}
-    plans: list[dict[str, Any]] = []
+    plans: list[LaunchPlan] = []
     problems = []
     for name, answer in kept.items():
         plan = unpacked(answer["plan"])
         why = usable(plan, launch_id, str(answer.get("run_dir")), nodes, str(answer.get("user") or ""))
         if why:
             problems.append(f"{name}: the plan of {launch_id} that it keeps cannot be followed: {why}.")
-        elif plan not in plans:
-            plans.append(plan)
+        elif (read := LaunchPlan.read(plan)) not in plans:
+            plans.append(read)
     if len(plans) > 1:
         problems.append(f"{few(list(kept))} keep different plans of {launch_id}.")
     if problems:
@@ -111,7 +112,7 @@ def find(messages: Messages, nodes: Sequence[str], launch_id: str, cluster: Mapp
         raise PlanError([f"{launch_id} is not known here, nor kept on {few(asked)}.", *silent])
     readers = {name: answer.get("reader") for name, answer in kept.items() if answer.get("reader") is not None}
     as_root = any(uid != heard.who[name].get("uid") for name, uid in readers.items())
-    return Found(plans[0], as_root)
+    return FoundPlan(plans[0], as_root)
 
 
 def roots(cluster: Mapping[str, Any]) -> dict[str, str]:

@@ -21,8 +21,9 @@ from .kept_evidence import END, SECRET_BYTES, SHAPES, SNAPSHOT, START, key_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.diagnosis.evidence import RankShot, Record, Snapshot
+    from muster.diagnosis.evidence import NodeRecord, RankShot, Snapshot
     from muster.launch.messages import RecordRequest, SnapshotRequest
+    from muster.launch.planned import LaunchPlan, PlannedNode
 
     from .tails import Tails
 
@@ -39,14 +40,14 @@ class Evidence:
     key: hexadecimal, of the digests of the environment in this launch.
     """
 
-    def __init__(self, plan: dict[str, Any], logs: Tails, note: Callable[[str], None]) -> None:
-        self.launch_id = plan["launch_id"]
-        self.ranks = {entry["node"]: list(enumerate(entry["ranks"])) for entry in plan["nodes"]}
+    def __init__(self, plan: LaunchPlan, logs: Tails, note: Callable[[str], None]) -> None:
+        self.launch_id = plan.launch_id
+        self.ranks = {entry.node: list(enumerate(entry.ranks)) for entry in plan.nodes}
         self.logs = logs
         self.note = note
-        self.start: dict[str, Record] = {}
+        self.start: dict[str, NodeRecord] = {}
         self.snapshots: dict[str, Snapshot] = {}
-        self.end: dict[str, Record] = {}
+        self.end: dict[str, NodeRecord] = {}
         self.silent: dict[str, str] = {}
         self.aside = Aside("evidence", ROOM, lambda exc: note(f"evidence: {type(exc).__name__}: {exc}"))
         self.secret = logs.secret(secrets.token_hex(SECRET_BYTES // 2).encode())
@@ -57,29 +58,29 @@ class Evidence:
 
     # ------------------------------------------------------------ asking
 
-    def request(self, plan: dict[str, Any], entry: dict[str, Any]) -> RecordRequest:
-        nodes = plan["nodes"]
-        place = entry["node_rank"]
+    def request(self, plan: LaunchPlan, entry: PlannedNode) -> RecordRequest:
+        nodes = plan.nodes
+        place = entry.node_rank
         # The head node, and those that follow on a ring: between all of them, every way is looked up.
         others = [nodes[0], *nodes[place + 1 :], *nodes[1:place]]
-        peers = {one["node"]: one["address"] for one in others if one is not entry}
-        script = entry["script"] or ""
-        if plan.get("image") and not script.startswith(f"{entry['run_dir']}/"):
+        peers = {one.node: one.address for one in others if one is not entry}
+        script = entry.script or ""
+        if plan.image and not script.startswith(f"{entry.run_dir}/"):
             script = ""  # of the image, or of a folder that it is shown
         return {
             "launch_id": self.launch_id,
-            "run_dir": entry["run_dir"],
+            "run_dir": entry.run_dir,
             "key": self.key,
             "peers": dict(list(peers.items())[:MOST_PEERS]),
-            "names": [one["node"] for one in nodes[:MOST_NAMES]],
+            "names": plan.names[:MOST_NAMES],
             "script": script,
-            "environment": entry["environment"],
-            "gpus": plan["backend"] == "nccl",
+            "environment": entry.environment,
+            "gpus": plan.backend == "nccl",
         }
 
-    def snapshot_request(self, plan: dict[str, Any], entry: dict[str, Any]) -> SnapshotRequest:
-        ports = [plan["master_port"], beat_port(plan["master_port"])]
-        return {"launch_id": self.launch_id, "run_dir": entry["run_dir"], "ports": ports}
+    def snapshot_request(self, plan: LaunchPlan, entry: PlannedNode) -> SnapshotRequest:
+        ports = [plan.master_port, beat_port(plan.master_port)]
+        return {"launch_id": self.launch_id, "run_dir": entry.run_dir, "ports": ports}
 
     # ------------------------------------------------------------ taking
 

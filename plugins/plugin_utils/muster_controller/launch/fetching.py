@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muster.launch.fetched import File, Listing
+    from muster.launch.planned import LaunchPlan, PlannedFetch
     from muster_controller.artifacts.keeping import Keeping
     from muster_controller.nodes.messages import Messages, NodeReply
 
@@ -58,7 +59,7 @@ class Rest:
 class Fetching:
     def __init__(
         self,
-        plan: dict[str, Any],
+        plan: LaunchPlan,
         messages: Messages,
         folder: Path,
         keeping: Keeping,
@@ -66,7 +67,8 @@ class Fetching:
     ) -> None:
         """folder: of the run. give_up: whether somebody has asked to leave off."""
         self.plan = plan
-        self.entries = {entry["node"]: entry for entry in plan["nodes"]}
+        self.wanted: PlannedFetch = plan.fetch or {"patterns": [], "most": 0, "folder": ""}
+        self.entries = plan.by_node()
         self.messages = messages
         self.folder = folder / FOLDER
         self.keeping = keeping
@@ -77,7 +79,7 @@ class Fetching:
 
     def fetch(self, nodes: Collection[str]) -> Fetched:
         """Fetch what the plan's patterns name from these nodes; what does not come is said by name."""
-        wanted = choose(self.listings(nodes), self.plan["fetch"]["most"], self.fetched)
+        wanted = choose(self.listings(nodes), self.wanted["most"], self.fetched)
         self.rest = {name: Rest(found) for name, found in wanted.items()}
         for name in self.rest:
             self.ask(name)
@@ -95,7 +97,7 @@ class Fetching:
 
     def listings(self, nodes: Collection[str]) -> dict[str, Listing]:
         for name in nodes:
-            more = {"patterns": self.plan["fetch"]["patterns"]}
+            more = {"patterns": self.wanted["patterns"]}
             self.messages.ask(name, "fetchable", {**self.request(name), **more}, privileged=True, program=PROGRAM)
         answers = self.messages.gather("fetchable", nodes, LIST_TIMEOUT, lambda _: None, self.give_up)
         found: dict[str, Listing] = {}
@@ -110,9 +112,9 @@ class Fetching:
     def request(self, name: str) -> dict[str, Any]:
         entry = self.entries[name]
         return {
-            "launch_id": self.plan["launch_id"],
-            "run_dir": entry["run_dir"],
-            "folder": self.plan["fetch"]["folder"] or entry["work_dir"],
+            "launch_id": self.plan.launch_id,
+            "run_dir": entry.run_dir,
+            "folder": self.wanted["folder"] or entry.work_dir,
         }
 
     def ask(self, name: str) -> None:

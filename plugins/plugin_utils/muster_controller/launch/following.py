@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.launch.answers import reader
 from muster.launch.lines import Lines
@@ -13,6 +13,7 @@ from .elsewhere import is_own
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from muster.launch.planned import LaunchPlan
     from muster_controller.nodes.messages import Messages, NodeReply
 
 TAIL = 4096  # bytes of each log that are shown first
@@ -25,14 +26,14 @@ ALL = -1
 
 
 class Following:
-    def __init__(self, plan: dict[str, Any], messages: Messages, say: Callable[[str], None], rank: int) -> None:
+    def __init__(self, plan: LaunchPlan, messages: Messages, say: Callable[[str], None], rank: int) -> None:
         """rank: whose output is shown; ALL for every rank's."""
         self.plan = plan
         self.messages = messages
         self.say = say
         self.rank = rank
-        self.entries = {entry["node"]: entry for entry in plan["nodes"] if rank == ALL or rank in entry["ranks"]}
-        self.read = reader(plan)
+        self.entries = {entry.node: entry for entry in plan.nodes if rank == ALL or rank in entry.ranks}
+        self.read = reader(plan.ranks)
         self.offsets: dict[str, dict[str, int]] = {name: {} for name in self.entries}
         self.lines: dict[tuple[str, str], Lines] = {}
         self.failed = dict.fromkeys(self.entries, 0)
@@ -42,7 +43,7 @@ class Following:
     def follow(self, give_up: Callable[[], bool]) -> bool:
         """Until the launch is over on these nodes, which is returned, or somebody has asked to leave off."""
         if not self.entries:
-            self.say(f"Launch {self.plan['launch_id']} has no rank {self.rank}")
+            self.say(f"Launch {self.plan.launch_id} has no rank {self.rank}")
             return False
         for name in self.entries:
             self.messages.ask(name, "identity", {})
@@ -62,8 +63,8 @@ class Following:
 
     def ask(self, name: str, delay: float = 0.0) -> None:
         request = {
-            "launch_id": self.plan["launch_id"],
-            "run_dir": self.entries[name]["run_dir"],
+            "launch_id": self.plan.launch_id,
+            "run_dir": self.entries[name].run_dir,
             "offsets": self.offsets[name],
             "tail": TAIL,
             "limit": LIMIT,
@@ -104,7 +105,7 @@ class Following:
 
     def show(self, name: str, key: str, text: str) -> None:
         local = key.partition("/")[0]
-        number = self.entries[name]["ranks"][int(local)] if local.isdecimal() else None
+        number = self.entries[name].ranks[int(local)] if local.isdecimal() else None
         if self.rank not in (ALL, number):
             return
         who = f"rank {number}" if number is not None else f"{name} torchrun"

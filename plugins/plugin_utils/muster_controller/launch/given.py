@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.launch.plan import PlanError
 from muster.verdict.masking import SECRET_NAME, secret_options
@@ -12,9 +12,8 @@ from muster.verdict.redaction import Redaction, secrets_of, too_common
 from .environment_file import read_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from muster.launch.options import LaunchOptions
+    from muster.launch.planned import LaunchPlan
 
 ON_NODES = (
     "launch_args: every user of the nodes sees the value of {} in the list of processes. Put it into launch_env_file,"
@@ -47,11 +46,11 @@ class Given:
     def env_from(self) -> dict[str, str]:
         return {name: "launch_env_file" if name in self.file_env else "launch_env" for name in self.env}
 
-    def warnings(self, plan: Mapping[str, Any]) -> list[str]:
+    def warnings(self, plan: LaunchPlan) -> list[str]:
         """What a user should know about the secrets of the launch of this plan."""
         unknown = [
             name
-            for name, option in plan.get("given", {}).items()
+            for name, option in (plan.given or {}).items()
             if name not in self.env and (option == "launch_env_file" or SECRET_NAME.search(name))
         ]
         said = ((ON_NODES, secret_options(self.args)), (TOO_COMMON, too_common(self.env)), (NOT_KNOWN, unknown))

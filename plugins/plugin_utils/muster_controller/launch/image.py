@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import tarfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from muster.launch.messages import ImageRequest
     from muster.launch.options import LaunchOptions
+    from muster.launch.planned import LaunchPlan, PlannedImage
+    from muster.launch.preflight import Prepared
     from muster_controller.nodes.messages import Messages
     from muster_controller.playbook.interruption import Interruption
 
-    from .preparation import Prepared
-    from .settings import Settings
 
 PROGRAM = NodeProgram("image")
 STORE = "images"  # beside the folder of all launches; archives lie there until podman has them
@@ -73,7 +73,7 @@ class Image:
         return self.archive.id if self.archive else self.source
 
     @property
-    def in_plan(self) -> dict[str, object]:
+    def in_plan(self) -> PlannedImage:
         return {"source": self.source, "id": self.archive.id if self.archive else "", "folders": list(self.folders)}
 
 
@@ -137,12 +137,12 @@ class Imaging:
 
     def __init__(
         self,
-        settings: Settings,
+        image: Image | None,
         messages: Messages,
         say: Callable[[str], None],
         interruption: Interruption,
     ) -> None:
-        self.image = settings.image
+        self.image = image
         self.messages = messages
         self.say = say
         self.interruption = interruption
@@ -151,7 +151,7 @@ class Imaging:
         """As soon as nothing stands against the launch any more, also nothing that it waits for."""
         if self.image is None:
             return prepared
-        names = [entry["node"] for entry in prepared.plan["nodes"]]
+        names = prepared.plan.names
         if prepared.whose and prepared.whose.own:
             prepared.findings += judging.own(names, prepared.whose.user)
             return prepared
@@ -162,20 +162,20 @@ class Imaging:
             step(self.image, prepared, ids)
         return prepared
 
-    def request(self, plan: dict[str, Any], chdir: str) -> ImageRequest | None:
+    def request(self, plan: LaunchPlan, chdir: str) -> ImageRequest | None:
         """For the start."""
-        if self.image is None:
+        if self.image is None or plan.image is None:
             return None
-        gpus = plan["backend"] == "nccl"
-        return {"id": plan["image"]["id"], "chdir": chdir, "folders": list(self.image.folders), "gpus": gpus}
+        gpus = plan.backend == "nccl"
+        return {"id": plan.image["id"], "chdir": chdir, "folders": list(self.image.folders), "gpus": gpus}
 
     def engines(self, image: Image, prepared: Prepared, ids: dict[str, str]) -> None:
         """ids: of the image, by node; "" where it is not there."""
         plan = prepared.plan
-        request = {"image": image.wanted, "user": plan["user"], "folders": list(image.folders)}
+        request = {"image": image.wanted, "user": plan.user, "folders": list(image.folders)}
         answers = self.ask("engine", dict.fromkeys(self.names(prepared), request), LOOK_TIMEOUT, prepared)
         for name, seen in answers.items():
-            prepared.findings += judging.judge(name, seen, gpus=plan["backend"] == "nccl")
+            prepared.findings += judging.judge(name, seen, gpus=plan.backend == "nccl")
         ids.update({name: seen["id"] for name, seen in answers.items()})
 
     def bring(self, image: Image, prepared: Prepared, ids: dict[str, str]) -> None:
@@ -197,15 +197,11 @@ class Imaging:
     def distributed(self, archive: Archive, prepared: Prepared, lacking: list[str]) -> dict[str, Any]:
         """Have the archive on every node that needs it."""
         plan = prepared.plan
-        store = str(Path(plan["nodes"][0]["run_dir"]).parents[1] / STORE)
-        places = {
-            entry["node"]: DistributionNode(entry["address"], store)
-            for entry in plan["nodes"]
-            if entry["node"] in lacking
-        }
+        store = str(Path(plan.head.run_dir).parents[1] / STORE)
+        places = {entry.node: DistributionNode(entry.address, store) for entry in plan.nodes if entry.node in lacking}
         distribution = Distribution(
             places,
-            plan["master_port"],
+            plan.master_port,
             self.messages,
             self.say,
             lambda: self.interruption.came,
@@ -218,25 +214,25 @@ class Imaging:
             prepared.findings += judging.missing(dict.fromkeys(lacking, f"{archive.path}: {problem.strerror}"))
         return {"store": store, "digest": digest_of(archive), "id": archive.id, "seconds": LOAD_SECONDS}
 
-    def same(self, _image: Image, prepared: Prepared, ids: dict[str, str]) -> None:
+    def same(self, image: Image, prepared: Prepared, ids: dict[str, str]) -> None:
         prepared.findings += judging.differing(ids)
         found = next(iter(ids.values()))
-        prepared.plan = {**prepared.plan, "image": {**prepared.plan["image"], "id": found}}
+        prepared.plan = replace(prepared.plan, image={**image.in_plan, "id": found})
 
     def tried(self, image: Image, prepared: Prepared, ids: dict[str, str]) -> None:
         plan = prepared.plan
-        needs_torch = plan["launcher"] == launchers.TORCHRUN.name
-        name = f"muster-look-{plan['launch_id']}-{os.urandom(4).hex()}"
-        requests = {node: {"id": each, "user": plan["user"], "name": name} for node, each in ids.items()}
+        needs_torch = plan.launcher == launchers.TORCHRUN.name
+        name = f"muster-look-{plan.launch_id}-{os.urandom(4).hex()}"
+        requests = {node: {"id": each, "user": plan.user, "name": name} for node, each in ids.items()}
         answers = self.ask("versions", requests, TRY_TIMEOUT, prepared)
         versions = {node: judging.read_versions(said) for node, said in answers.items()}
         for node, seen in versions.items():
             prepared.findings += judging.judge_versions(node, seen, torch=needs_torch)
         if versions and not prepared.refused:
-            self.say(judging.sentence(image.source, plan["image"]["id"], next(iter(versions.values()))))
+            self.say(judging.sentence(image.source, next(iter(ids.values())), next(iter(versions.values()))))
 
     def names(self, prepared: Prepared) -> list[str]:
-        return [entry["node"] for entry in prepared.plan["nodes"]]
+        return prepared.plan.names
 
     def ask(self, verb: str, requests: dict[str, dict[str, Any]], timeout: float, prepared: Prepared) -> dict[str, Any]:
         """What the nodes answer; those that do not are found."""

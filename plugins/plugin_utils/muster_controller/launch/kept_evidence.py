@@ -8,7 +8,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from muster.diagnosis.evidence import Record, Snapshot
+from muster.diagnosis.evidence import NodeRecord, Snapshot
 from muster.verdict import reading
 from muster_controller.artifacts.private_files import FILE, make_folder
 from muster_node.tools import files
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 START, SNAPSHOT, END = "start", "snapshot", "end"
-SHAPES: dict[str, type[Any]] = {START: Record, SNAPSHOT: Snapshot, END: Record}
+SHAPES: dict[str, type[Any]] = {START: NodeRecord, SNAPSHOT: Snapshot, END: NodeRecord}
 MOST_FILE = 4_000_000  # bytes
 # Beside the folders of all launches: whoever is given the folder of one gets no key with it.
 KEY_FILE = "evidence.key"

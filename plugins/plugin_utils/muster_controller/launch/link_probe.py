@@ -13,6 +13,7 @@ from muster_controller.nodes.streams import CALLER
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from muster.launch.planned import LaunchPlan
     from muster.verdict.finding import Finding
     from muster_controller.nodes.messages import Messages
 
@@ -25,11 +26,11 @@ END_TIMEOUT = 5.0
 
 
 def probe_links(
-    plan: Mapping[str, Any], messages: Messages, give_up: Callable[[], bool], beats: int | None = None
+    plan: LaunchPlan, messages: Messages, give_up: Callable[[], bool], beats: int | None = None
 ) -> list[Finding]:
     """What stands against the links of a launch. Nobody needs to be root, and nothing listens afterwards. beats: the
     port of a detached launch besides."""
-    if len(plan["nodes"]) < 2:
+    if len(plan.nodes) < 2:
         return []
     with probed(plan, messages, give_up, beats) as probe:
         return [] if give_up() else before_launch.judge(plan, probe.served, probe.called, probe.why, beats)
@@ -37,7 +38,7 @@ def probe_links(
 
 @contextmanager
 def probed(
-    plan: Mapping[str, Any],
+    plan: LaunchPlan,
     messages: Messages,
     give_up: Callable[[], bool],
     beats: int | None = None,
@@ -59,7 +60,7 @@ class LinkProbe:
 
     def __init__(
         self,
-        plan: Mapping[str, Any],
+        plan: LaunchPlan,
         messages: Messages,
         give_up: Callable[[], bool],
         beats: int | None,
@@ -71,7 +72,7 @@ class LinkProbe:
         self.messages = messages
         self.give_up = give_up
         self.token = secrets.token_hex(16)
-        self.entries = {entry["node"]: entry for entry in plan["nodes"]}
+        self.entries = plan.by_node()
         self.served: dict[str, dict[str, Any]] = {}
         self.called: dict[str, dict[str, Any]] = {}
         self.why: dict[str, str] = {}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.launch import launchers
 from muster.launch.failure import NodeReport
+from muster.launch.unit import UnitEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from muster.launch.messages import Look
+    from muster.launch.messages import LaunchLook
+    from muster.launch.planned import LaunchPlan
     from muster_controller.nodes.messages import NodeReply
 
     from .tails import Tails
@@ -22,19 +24,19 @@ MOST_NOTES = 200  # of all nodes, that are said
 class NodeReports:
     """by_node: the report of each node, in the order of the plan."""
 
-    def __init__(self, plan: dict[str, Any], logs: Tails, say: Callable[[str], None]) -> None:
+    def __init__(self, plan: LaunchPlan, logs: Tails, say: Callable[[str], None]) -> None:
         self.logs = logs
         self.say = say
         self.said: set[str] = set()
         self.offsets: dict[str, float] = {}
         self.by_node = {
-            entry["node"]: NodeReport(
-                entry["node"],
+            entry.node: NodeReport(
+                entry.node,
                 reached=False,
-                first_rank=entry["ranks"][0],
-                launcher=launchers.spoken(plan.get("launcher", launchers.TORCHRUN.name)),
+                first_rank=entry.ranks[0],
+                launcher=launchers.spoken(plan.launcher),
             )
-            for entry in plan["nodes"]
+            for entry in plan.nodes
         }
 
     def all(self) -> list[NodeReport]:
@@ -46,7 +48,7 @@ class NodeReports:
 
     def keep(self, answer: NodeReply) -> None:
         """Take over what a look (or the last one, in stop) brought."""
-        look: Look = answer.data
+        look: LaunchLook = answer.data
         report = self.by_node[answer.node]
         report.last_answer = answer.received
         # The node's clock is read last of all, so this is its offset less the way back: the largest is the truest.
@@ -54,7 +56,7 @@ class NodeReports:
         self.offsets[answer.node] = max(offset, self.offsets.get(answer.node, offset))
         report.clock_offset = self.offsets[answer.node]
         report.ended = look["result"] or report.ended
-        report.unit = look["unit"]
+        report.unit = UnitEnd.read(look["unit"])
         report.ranks = look["ranks"] or report.ranks
         report.errors.update(look["errors"])
         report.disk = look["disk"]

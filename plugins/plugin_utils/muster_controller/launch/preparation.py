@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from muster.launch import caches, data, launchers, manager, preflight
+from muster.launch import caches, data, manager, preflight
 from muster.launch import plan as planning
+from muster.launch.preflight import Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from muster.launch.manager import Whose
     from muster.launch.messages import Facts, Identity, PrepareRequest
+    from muster.launch.planned import LaunchPlan, PlannedNode
     from muster.verdict.finding import Finding
     from muster_controller.nodes.messages import NodeReply
 
@@ -23,31 +24,12 @@ if TYPE_CHECKING:
 PREPARE_TIMEOUT = 30.0
 
 
-@dataclass
-class Prepared:
-    """plan: with what only the nodes know filled in, once nothing is refused. readers: who looks on each node.
-
-    whose: whose launch it is, once that is known. notes: sentences on what a node cannot hold it to.
-    """
-
-    plan: dict[str, Any]
-    readers: dict[str, Identity] = field(default_factory=dict)
-    reached: set[str] = field(default_factory=set)
-    findings: list[Finding] = field(default_factory=list)
-    whose: Whose | None = None
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def refused(self) -> bool:
-        return any(finding.status in ("fail", "unknown") for finding in self.findings)
-
-
 def prepare(
-    plan: dict[str, Any],
+    plan: LaunchPlan,
     settings: Settings,
     messages: LaunchMessages,
     give_up: Callable[[], bool],
-    own_plan: Callable[[str], dict[str, Any]] | None = None,
+    own_plan: Callable[[str], LaunchPlan] | None = None,
 ) -> Prepared:
     """Look at every node and judge it; give_up: whether to wait no longer for answers.
 
@@ -61,23 +43,23 @@ def prepare(
     prepared = Prepared(plan, readers, findings=list(against), whose=whose)
     if against:
         prepared.reached = set(readers)
-        prepared.findings += [unanswered(name, known.get(name)) for name in nodes_of(plan) if name not in readers]
+        prepared.findings += [unanswered(name, known.get(name)) for name in plan.names if name not in readers]
         return prepared
-    entries = {entry["node"]: entry for entry in plan["nodes"]}
+    entries = plan.by_node()
     for name in prepared.readers:
         messages.ask(name, "prepare", {**request_of(plan, entries[name], settings)}, privileged=True)
     answers = messages.gather("prepare", prepared.readers, PREPARE_TIMEOUT, too_late, give_up)
     seen: dict[str, Facts] = {}
     requested = preflight.Requested(
-        plan["user"],
-        plan["backend"],
+        plan.user,
+        plan.backend,
         settings.options.min_free_mb * 1_000_000,
         bool(settings.script_name),
         settings.options.shared,
         settings.begun_here,
-        str(Path(plan["nodes"][0]["run_dir"]).parents[1]) if whose.own else "",
-        plan.get("launcher", launchers.TORCHRUN.name),
-        in_image=bool(plan.get("image")),
+        str(Path(plan.head.run_dir).parents[1]) if whose.own else "",
+        plan.launcher,
+        in_image=bool(plan.image),
     )
     for name, entry in entries.items():
         answer = (answers if name in prepared.readers else known).get(name)
@@ -91,27 +73,23 @@ def prepare(
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             why = f"what it reports is of no use ({type(exc).__name__}: {exc})"
             prepared.findings.append(preflight.not_looked_at(name, why, reachable=True))
-    requested_data = plan.get("data", [])
+    requested_data = plan.data
     if requested_data:
         reports = {name: facts.get("data") for name, facts in seen.items()}
-        prepared.findings += data.judge(requested_data, reports, plan["user"])
+        prepared.findings += data.judge(requested_data, reports, plan.user)
     if not prepared.refused:
-        image = plan["image"]["source"] if plan.get("image") else ""
-        completed = [planning.complete(entry, seen[entry["node"]], plan["backend"], image) for entry in plan["nodes"]]
-        prepared.plan = {**plan, "nodes": completed}
+        image = plan.image["source"] if plan.image else ""
+        completed = [planning.complete(entry, seen[entry.node], plan.backend, image) for entry in plan.nodes]
+        prepared.plan = replace(plan, nodes=completed)
         prepared.notes = manager.notes(seen)
     return prepared
 
 
-def nodes_of(plan: dict[str, Any]) -> list[str]:
-    return [entry["node"] for entry in plan["nodes"]]
-
-
-def identities(plan: dict[str, Any], messages: LaunchMessages, give_up: Callable[[], bool]) -> dict[str, NodeReply]:
+def identities(plan: LaunchPlan, messages: LaunchMessages, give_up: Callable[[], bool]) -> dict[str, NodeReply]:
     """Ask every node who logs in there."""
-    for name in nodes_of(plan):
+    for name in plan.names:
         messages.ask(name, "identity", {})
-    return messages.gather("identity", nodes_of(plan), PREPARE_TIMEOUT, too_late, give_up)
+    return messages.gather("identity", plan.names, PREPARE_TIMEOUT, too_late, give_up)
 
 
 def in_their_name(nodes: Collection[str], messages: LaunchMessages, give_up: Callable[[], bool]) -> dict[str, str]:
@@ -122,24 +100,24 @@ def in_their_name(nodes: Collection[str], messages: LaunchMessages, give_up: Cal
     return {name: known[name].error if name in known else "no answer" for name in nodes}
 
 
-def request_of(plan: dict[str, Any], entry: dict[str, Any], settings: Settings) -> PrepareRequest:
+def request_of(plan: LaunchPlan, entry: PlannedNode, settings: Settings) -> PrepareRequest:
     return {
-        "user": plan["user"],
-        "executable": entry["argv"][0],
-        "script": None if settings.script_name or plan.get("image") or planning.in_project(entry) else entry["script"],
+        "user": plan.user,
+        "executable": entry.argv[0],
+        "script": None if settings.script_name or plan.image or planning.in_project(entry) else entry.script,
         "chdir": settings.options.chdir or None,
-        "run_root": str(Path(entry["run_dir"]).parent),
-        "work_root": None if settings.options.chdir else str(Path(entry["work_dir"]).parent),
-        "address": entry["address"],
-        "port": plan["master_port"] if entry["node_rank"] == 0 else None,
-        "gpus": plan["backend"] == "nccl",
-        "beat_port": planning.beat_port(plan["master_port"])
-        if settings.options.detached and entry["node_rank"] == 0
+        "run_root": str(Path(entry.run_dir).parent),
+        "work_root": None if settings.options.chdir else str(Path(entry.work_dir).parent),
+        "address": entry.address,
+        "port": plan.master_port if entry.node_rank == 0 else None,
+        "gpus": plan.backend == "nccl",
+        "beat_port": planning.beat_port(plan.master_port)
+        if settings.options.detached and entry.node_rank == 0
         else None,
-        "path": entry["env"].get("PATH", ""),
-        "environment": entry["environment"],
+        "path": entry.env.get("PATH", ""),
+        "environment": entry.environment,
         "caches": caches.to_look_at(entry),
-        "data": plan.get("data", []),
+        "data": plan.data,
     }
 
 

@@ -16,12 +16,12 @@ from muster.launch.watch import FOREVER, Decision
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from muster.launch.preflight import Prepared
     from muster.launch.reservation import Reserved, ReserveRequest
     from muster.verdict.finding import Finding
     from muster_controller.nodes.messages import Messages, NodeReply
     from muster_controller.playbook.interruption import Interruption
 
-    from .preparation import Prepared
     from .settings import Settings
 
 RESERVE_LEASE = 60.0  # seconds that a node keeps its seats for a launch that has not begun, without hearing of it

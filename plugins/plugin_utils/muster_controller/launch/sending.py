@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from muster.launch.messages import ProjectRequest
+    from muster.launch.preflight import Prepared
     from muster_controller.nodes.messages import Messages
     from muster_controller.playbook.interruption import Interruption
 
-    from .preparation import Prepared
     from .settings import Settings
 
 STORE = "store"  # beside the folder of all launches of whoever launches
@@ -48,10 +48,10 @@ class Sending:
         if self.project is None or self.done or stops or self.interruption.came:
             return prepared
         plan = prepared.plan
-        self.store = str(Path(plan["nodes"][0]["run_dir"]).parents[1] / STORE)
-        places = {entry["node"]: DistributionNode(entry["address"], self.store) for entry in plan["nodes"]}
+        self.store = str(Path(plan.head.run_dir).parents[1] / STORE)
+        places = {entry.node: DistributionNode(entry.address, self.store) for entry in plan.nodes}
         distribution = Distribution(
-            places, plan["master_port"], self.messages, self.say, lambda: self.interruption.came, privileged=True
+            places, plan.master_port, self.messages, self.say, lambda: self.interruption.came, privileged=True
         )
         failures = distribution.bring(self.project)
         prepared.findings += without_project(failures)

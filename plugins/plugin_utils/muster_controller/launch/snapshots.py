@@ -7,7 +7,7 @@ long over its snapshot is stopped as soon as any other.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.launch.endings import Ending, has_failed
 
@@ -17,6 +17,7 @@ from .launch_messages import LaunchMessages
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from muster.launch.planned import LaunchPlan
     from muster.launch.watch import Decision
     from muster_controller.playbook.node_error import Way
 
@@ -34,17 +35,17 @@ class Snapshots:
         self.evidence = evidence
         self.asked: dict[str, float] = {}
 
-    def ask(self, plan: dict[str, Any], decision: Decision) -> None:
+    def ask(self, plan: LaunchPlan, decision: Decision) -> None:
         """Ask every node, but one that is given up because it does not answer; once."""
         if self.asked or not has_failed(decision.ending):
             return
         gone = decision.node if decision.ending is Ending.NODE else ""
         messages = self.messages = self.messages or self.opened()
-        for entry in plan["nodes"]:
-            if entry["node"] != gone:
+        for entry in plan.nodes:
+            if entry.node != gone:
                 request = self.evidence.snapshot_request(plan, entry)
-                messages.ask(entry["node"], "snapshot", {**request}, privileged=True)
-                self.asked[entry["node"]] = time.monotonic()
+                messages.ask(entry.node, "snapshot", {**request}, privileged=True)
+                self.asked[entry.node] = time.monotonic()
 
     def opened(self) -> LaunchMessages:
         messages = LaunchMessages(

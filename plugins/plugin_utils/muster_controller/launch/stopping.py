@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.launch.outcome import Left
+from muster.launch.unit import UnitEnd
 
 from .kept_evidence import END
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from muster.launch.messages import FreezeRequest, LastLook, Logs, LogsRequest, RecordRequest, StopRequest
+    from muster.launch.planned import LaunchPlan
     from muster_controller.nodes.messages import Messages
 
     from .evidence import Evidence
@@ -30,7 +32,7 @@ RANKS_HAVE = "have {:.0f} s until SIGKILL (launch_stop_timeout)"
 class Stopping:
     def __init__(
         self,
-        plan: dict[str, Any],
+        plan: LaunchPlan,
         messages: Messages,
         reports: NodeReports,
         say: Callable[[str], None],
@@ -44,8 +46,8 @@ class Stopping:
         before that, to end by themselves. evidence: takes each node's record of the end."""
         self.plan = plan
         self.evidence = evidence
-        self.launch_id = plan["launch_id"]
-        self.run_dirs = {entry["node"]: entry["run_dir"] for entry in plan["nodes"]}
+        self.launch_id = plan.launch_id
+        self.run_dirs = {entry.node: entry.run_dir for entry in plan.nodes}
         self.messages = messages
         self.reports = reports
         self.say = say
@@ -61,8 +63,8 @@ class Stopping:
         """
         if dump:
             self.freeze()
-        for entry in self.plan["nodes"]:
-            name, run_dir = entry["node"], entry["run_dir"]
+        for entry in self.plan.nodes:
+            name, run_dir = entry.node, entry.run_dir
             record: RecordRequest | None = None
             with self.reports.contained(name):
                 record = self.evidence.request(self.plan, entry) if self.evidence else None
@@ -98,7 +100,7 @@ class Stopping:
             if self.evidence:
                 with self.reports.contained(name):
                     self.evidence.take(END, name, last["record"])
-            self.reports.by_node[name].unit = last["unit_before"]
+            self.reports.by_node[name].unit = UnitEnd.read(last["unit_before"])
         with self.reports.contained("logs"):
             self.drain(incomplete)
         with self.reports.contained("logs"):

@@ -8,16 +8,17 @@ from __future__ import annotations
 import base64
 import secrets
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.launch import grants, launchers, standing
 from muster.launch.answers import reader
 from muster.launch.endings import Ending
 from muster.launch.fetched import sentence
-from muster.launch.manager import is_own, not_theirs, others
-from muster.launch.outcome import Record
+from muster.launch.manager import not_theirs, others
+from muster.launch.outcome import LaunchRecord
 from muster.launch.pace import pace
 from muster.launch.plan import beat_port, masked
+from muster.launch.preflight import Prepared
 from muster.launch.standstill import standing_still
 from muster.launch.text import pruned, whose
 from muster.launch.unit import unit_properties
@@ -35,7 +36,7 @@ from .kept_evidence import START
 from .launch_messages import LaunchMessages
 from .link_probe import probe_links
 from .node_reports import NodeReports
-from .preparation import Prepared, identities, in_their_name, prepare
+from .preparation import identities, in_their_name, prepare
 from .reserving import RESERVE_LEASE, Reserving
 from .sending import COPY_TIMEOUT, Sending
 from .snapshots import Snapshots
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
     from muster.launch.fetched import Fetched
     from muster.launch.messages import PeersRequest, StartRequest
+    from muster.launch.planned import LaunchPlan, PlannedNode
     from muster_controller.artifacts.keeping import Keeping
     from muster_controller.playbook.node_error import Way
 
@@ -62,12 +64,12 @@ BRING_TIMEOUT = 600.0  # for the logs of one attempt
 class Supervisor:
     def __init__(
         self,
-        plan: dict[str, Any],
+        plan: LaunchPlan,
         connections: Mapping[str, Way],
         settings: Settings,
         logs: Tails,
         say: Callable[[str], None],
-        own_plan: Callable[[str], dict[str, Any]] | None = None,
+        own_plan: Callable[[str], LaunchPlan] | None = None,
         interruption: Interruption | None = None,
     ) -> None:
         """own_plan: the plan of the same launch as this user's own. interruption: of the launch with all of its
@@ -78,43 +80,43 @@ class Supervisor:
         self.options = settings.options
         self.logs = logs
         self.say = say
-        self.pace = pace(len(plan["nodes"]), settings.options.silence_timeout)
-        self.messages = LaunchMessages(connections, PROGRAM, reader(plan))
-        self.messages.own = is_own(plan)
+        self.pace = pace(len(plan.nodes), settings.options.silence_timeout)
+        self.messages = LaunchMessages(connections, PROGRAM, reader(plan.ranks))
+        self.messages.own = plan.is_own
         self.reports = NodeReports(plan, logs, say)
         self.evidence = Evidence(plan, logs, self.reports.note)
         self.snapshots = Snapshots(connections, self.messages, self.evidence)
         self.interruption = interruption or Interruption()
         self.on_running: Callable[[], None] = lambda: None
         self.prepared = Prepared(plan)
-        self.reserving = Reserving(plan["launch_id"], settings, self.messages, say, self.interruption)
+        self.reserving = Reserving(plan.launch_id, settings, self.messages, say, self.interruption)
         self.sending = Sending(settings, self.messages, say, self.interruption)
-        self.imaging = Imaging(settings, self.messages, say, self.interruption)
+        self.imaging = Imaging(settings.image, self.messages, say, self.interruption)
         self.started = False  # a detached launch that goes on without this supervisor
         self.watching: Watching | None = None
         self.token = secrets.token_hex(32)  # of the launch's nodes among themselves; nothing keeps it but they
 
     # ------------------------------------------------------------ the whole
 
-    def launch(self) -> Record:
+    def launch(self) -> LaunchRecord:
         """Start the launch and see it through; detached, until all of its ranks run."""
-        nodes = len(self.plan["nodes"])
+        nodes = len(self.plan.nodes)
         if missing := grants.judge(own_limits.raise_for(nodes), nodes):
-            return Record(self.plan, None, missing)
+            return LaunchRecord(self.plan, None, missing)
         return self.guarded(lambda: self.prepare() or self.see_through(lambda: self.start() or self.watch()))
 
-    def attach(self) -> Record:
+    def attach(self) -> LaunchRecord:
         """See a detached launch through. An interruption leaves it as it is."""
         self.started = True
         self.evidence.recall(list(self.reports.by_node))
         return self.guarded(lambda: self.refused() or self.see_through(self.watch))
 
-    def end(self) -> Record:
+    def end(self) -> LaunchRecord:
         """End a launch that runs detached."""
         by_hand = Decision(Ending.INTERRUPTED, "ended by hand (launch_stop)", by_hand=True)
         return self.guarded(lambda: self.refused() or self.see_through(lambda: by_hand))
 
-    def refused(self) -> Record | None:
+    def refused(self) -> LaunchRecord | None:
         """Somebody's own launch is followed and ended by that user, or by an administrator in that user's name."""
         if not self.messages.own:
             return None
@@ -122,24 +124,24 @@ class Supervisor:
         seen = {name: answer.data for name, answer in known.items() if answer.data is not None}
         found = not_theirs(self.plan, seen)
         if not found:
-            self.messages.user = self.plan["user"]
+            self.messages.user = self.plan.user
             if by_others := others(self.plan, seen):
                 silent = set(self.reports.by_node) - set(seen)
                 self.messages.by_root = frozenset(by_others | silent)
                 tried = in_their_name(by_others, self.messages, lambda: self.interruption.came)
                 found = not_theirs(self.plan, seen, tried)
-        return Record(self.plan, None, found, self.reports.all()) if found else None
+        return LaunchRecord(self.plan, None, found, self.reports.all()) if found else None
 
-    def guarded(self, errand: Callable[[], Record]) -> Record:
+    def guarded(self, errand: Callable[[], LaunchRecord]) -> LaunchRecord:
         """Run an errand with signals noted instead of obeyed: what it began must be ended everywhere first."""
-        own_limits.raise_for(len(self.plan["nodes"]))
+        own_limits.raise_for(len(self.plan.nodes))
         with self.interruption:
             self.messages.open()
             record = errand()
             self.evidence.settle()
             return record
 
-    def prepare(self) -> Record | None:
+    def prepare(self) -> LaunchRecord | None:
         """Look at every node; None when all may start, else the record with all reasons."""
         prepared = self.reserving.prepared(
             lambda: self.imaging.after(
@@ -150,11 +152,11 @@ class Supervisor:
         )
         self.reports.reached(prepared.reached)
         if self.options.probe and not self.interruption.came and not prepared.refused:
-            beats = beat_port(prepared.plan["master_port"]) if self.options.detached else None
+            beats = beat_port(prepared.plan.master_port) if self.options.detached else None
             prepared.findings += probe_links(prepared.plan, self.messages, lambda: self.interruption.came, beats)
         if self.interruption.came or prepared.refused:
             decision = self.interruption.decision() if self.interruption.came else None
-            return Record(self.plan, decision, prepared.findings, self.reports.all())
+            return LaunchRecord(self.plan, decision, prepared.findings, self.reports.all())
         self.prepared = prepared
         self.plan = prepared.plan
         self.logs.keep_plan(self.plan)
@@ -162,13 +164,13 @@ class Supervisor:
             self.say(said)  # of a further attempt it is the same
         return None
 
-    def see_through(self, work: Callable[[], Decision]) -> Record:
+    def see_through(self, work: Callable[[], Decision]) -> LaunchRecord:
         """Do the work, then end the launch on every node and gather what it left; unless it is to go on detached.
 
         Never raises for what happens on a node.
         """
         self.reports.reached(set(self.reports.by_node))
-        record = Record(self.plan, None, [], self.reports.all(), began=time.monotonic())
+        record = LaunchRecord(self.plan, None, [], self.reports.all(), began=time.monotonic())
         record.decision = decision = self.decided(work)
         record.preflight = [*self.prepared.findings, *self.reserving.findings]
         if decision.ending is Ending.DETACHED:
@@ -198,10 +200,10 @@ class Supervisor:
         record.cleaned = time.monotonic()
         return record
 
-    def fetch(self, record: Record, folder: Path, keeping: Keeping) -> Fetched | None:
+    def fetch(self, record: LaunchRecord, folder: Path, keeping: Keeping) -> Fetched | None:
         """Bring home what the plan names, also after a failure, once it is over."""
         found = None
-        if self.plan.get("fetch") and record.cleaned:
+        if self.plan.fetch and record.cleaned:
             with self.interruption, self.reports.contained("what is fetched"):
                 self.interruption.answered = self.interruption.signals
                 fetching = Fetching(self.plan, self.messages, folder, keeping, lambda: self.interruption.again)
@@ -209,18 +211,18 @@ class Supervisor:
                 self.say(sentence(found))
         return found
 
-    def bring_logs(self) -> Record:
+    def bring_logs(self) -> LaunchRecord:
         """Fetch the logs of a launch that somebody else has seen to its end, and touch nothing else."""
         self.reports.reached(set(self.reports.by_node))
-        self.messages.user = self.plan["user"]
+        self.messages.user = self.plan.user
         with self.interruption:
             self.messages.open()
             stopping = Stopping(self.plan, self.messages, self.reports, self.say, 0.0)
             stopping.drain(set(self.reports.by_node), BRING_TIMEOUT, lambda: self.interruption.came)
             if without := [name for name in self.reports.by_node if not self.logs.offsets(name)]:
-                self.say(f"{few(without)}: no log of {self.plan['launch_id']} came from there")
+                self.say(f"{few(without)}: no log of {self.plan.launch_id} came from there")
             self.logs.finish()
-        return Record(self.plan, None, [], self.reports.all(), cleaned=time.monotonic())
+        return LaunchRecord(self.plan, None, [], self.reports.all(), cleaned=time.monotonic())
 
     def decided(self, work: Callable[[], Decision]) -> Decision:
         try:
@@ -234,9 +236,9 @@ class Supervisor:
 
     def start(self) -> Decision | None:
         kept = packed(masked(self.plan, self.logs.redaction))
-        for entry in self.plan["nodes"]:
+        for entry in self.plan.nodes:
             request = {**self.start_request(entry), "plan": kept}
-            self.messages.ask(entry["node"], "start", request, privileged=True)
+            self.messages.ask(entry.node, "start", request, privileged=True)
         nodes = list(self.reports.by_node)
         timeout = START_TIMEOUT + (COPY_TIMEOUT if self.settings.project else 0.0)
         answers = self.messages.gather("start", nodes, timeout, self.reports.late)
@@ -254,31 +256,31 @@ class Supervisor:
                 error = changed
             else:
                 continue
-            return Decision(Ending.FAILED, f"could not be started on {name}: {error}", name)
+            return Decision(Ending.FAILED, f"could not be started on {name}: {error}", name, starting=True)
         removed = pruned({name: answer.data for name, answer in answers.items()})
         if removed:
             self.say(removed)
         return self.reserving.reserve({name: answer.data["reserved"] for name, answer in answers.items()})
 
-    def start_request(self, entry: dict[str, Any]) -> StartRequest:
+    def start_request(self, entry: PlannedNode) -> StartRequest:
         settings, options = self.settings, self.options
         return {
-            "launch_id": self.plan["launch_id"],
-            "user": self.plan["user"],
-            "reader": self.prepared.readers[entry["node"]],
-            "argv": entry["argv"],
-            "env": entry["env"],
-            "run_dir": entry["run_dir"],
-            "work_dir": "" if options.chdir else entry["work_dir"],
+            "launch_id": self.plan.launch_id,
+            "user": self.plan.user,
+            "reader": self.prepared.readers[entry.node],
+            "argv": entry.argv,
+            "env": entry.env,
+            "run_dir": entry.run_dir,
+            "work_dir": "" if options.chdir else entry.work_dir,
             "earlier": list(settings.earlier),
             "lease": RESERVE_LEASE,
-            "seats": entry["seats"],
+            "seats": entry.seats or [],
             "shared": options.shared,
             "waits": options.wait,
             "time_limit": options.time_limit,
             "properties": unit_properties(
-                self.plan["user"],
-                options.chdir or entry["work_dir"],
+                self.plan.user,
+                options.chdir or entry.work_dir,
                 options.failure_timeout,
                 own=self.messages.own,
                 in_image=settings.image is not None,
@@ -290,7 +292,7 @@ class Supervisor:
             "script_body": base64.b64encode(settings.script_body).decode(),
             "stop_timeout": options.stop_timeout,
             "plan": "",
-            "cache_root": entry["cache_root"],
+            "cache_root": entry.cache_root,
             "peers": self.peers(entry) if options.detached else None,
             "project": self.sending.request,
             "observe": standing.interval(options.notice_timeout) if options.observe else 0.0,
@@ -298,15 +300,15 @@ class Supervisor:
             "image": self.imaging.request(self.plan, options.chdir),
         }
 
-    def peers(self, entry: dict[str, Any]) -> PeersRequest:
+    def peers(self, entry: PlannedNode) -> PeersRequest:
         """What the nodes of a detached launch need in order to end it everywhere by themselves."""
         return {
             "token": self.token,
-            "address": self.plan["master_addr"],
-            "port": beat_port(self.plan["master_port"]),
-            "own": entry["address"],
-            "nodes": [one["node"] for one in self.plan["nodes"]],
-            "rank": entry["node_rank"],
+            "address": self.plan.master_addr,
+            "port": beat_port(self.plan.master_port),
+            "own": entry.address,
+            "nodes": self.plan.names,
+            "rank": entry.node_rank,
         }
 
     def watch(self) -> Decision:
@@ -333,7 +335,7 @@ class Supervisor:
 
     def limits(self) -> Limits:
         stall = self.options.stall_timeout
-        any_ranks = self.plan.get("launcher") == launchers.OTHERS
+        any_ranks = self.plan.launcher == launchers.OTHERS
         if self.started:
             return Limits(stall=stall, notice=self.pace.notice, patience=FOREVER, any_ranks=any_ranks)
         return Limits(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from muster.launch.messages import LogPart
+    from muster.launch.planned import LaunchPlan
     from muster.verdict.redaction import RedactedStream, Redaction
 
 TAIL = 32 * 1024  # characters of each log kept for judging
@@ -28,13 +29,13 @@ class Tails:
     one line in memory, whatever comes.
     """
 
-    def __init__(self, plan: dict[str, Any], on_line: Callable[[int, str, str], None], redaction: Redaction) -> None:
+    def __init__(self, plan: LaunchPlan, on_line: Callable[[int, str, str], None], redaction: Redaction) -> None:
         """redaction: covers what the logs hold before it is kept or handed on.
 
         on_line(rank, stream, line) is called for the lines of every rank, but for empty ones and events.
         """
-        self.first_rank = {entry["node"]: entry["ranks"][0] for entry in plan["nodes"]}
-        self.launcher = plan.get("launcher", launchers.TORCHRUN.name)
+        self.first_rank = {entry.node: entry.ranks[0] for entry in plan.nodes}
+        self.launcher = plan.launcher
         self.together = launchers.log_name(self.launcher) == launchers.OTHERS
         self.on_line = on_line
         self.redaction = redaction
@@ -44,7 +45,7 @@ class Tails:
         self.lines: dict[tuple[str, str], Lines] = {}
         self.events = Events()
 
-    def keep_plan(self, _plan: dict[str, Any]) -> str:
+    def keep_plan(self, _plan: LaunchPlan) -> str:
         """Return why it is lost; "" where it is kept, or nothing is."""
         return ""
 

@@ -7,7 +7,7 @@ on the monotonic clock.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.launch.endings import Ending
 from muster.launch.standing import Standing
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from muster.launch.messages import LookRequest, RanksEnd
     from muster.launch.pace import Pace
+    from muster.launch.planned import LaunchPlan, PlannedNode
     from muster.launch.watch import Limits
     from muster_controller.nodes.messages import Messages, NodeReply
     from muster_controller.playbook.interruption import Interruption
@@ -34,7 +35,7 @@ class Watching:
 
     def __init__(
         self,
-        plan: dict[str, Any],
+        plan: LaunchPlan,
         pace: Pace,
         limits: Limits,
         lease: float,
@@ -50,8 +51,8 @@ class Watching:
         seconds that the launch stands still until that is said; 0 for never. on_running: called once, when all ranks
         run."""
         self.on_running = on_running
-        self.launch_id = plan["launch_id"]
-        self.entries = {entry["node"]: entry for entry in plan["nodes"]}
+        self.launch_id = plan.launch_id
+        self.entries = plan.by_node()
         self.pace = pace
         self.lease = lease
         self.messages = messages
@@ -60,8 +61,8 @@ class Watching:
         self.say = say
         self.limits = limits
         self.on_failure = on_failure
-        self.watch = Watch({name: entry["nproc"] for name, entry in self.entries.items()}, time.monotonic(), limits)
-        ranks = {name: entry["ranks"] for name, entry in self.entries.items()}
+        self.watch = Watch({name: entry.nproc for name, entry in self.entries.items()}, time.monotonic(), limits)
+        ranks = {name: entry.ranks for name, entry in self.entries.items()}
         self.standing = Standing(ranks, notice, time.monotonic(), self.launch_id)
         self.noticed = 0.0
         self.notices: list[float] = []
@@ -121,14 +122,14 @@ class Watching:
             why = "The time limit is reached" if told["reason"] == "limit" else "Somebody ends the launch"
             self.reports.note(f"{why}: the ranks were told to end (SIGTERM), and {RANKS_HAVE.format(told['seconds'])}")
 
-    def look(self, entry: dict[str, Any], wait: float, delay: float = 0.0) -> None:
+    def look(self, entry: PlannedNode, wait: float, delay: float = 0.0) -> None:
         request: LookRequest = {
             "launch_id": self.launch_id,
-            "run_dir": entry["run_dir"],
+            "run_dir": entry.run_dir,
             "lease": self.lease,
             "wait": wait,
-            "offsets": self.reports.logs.offsets(entry["node"]),
+            "offsets": self.reports.logs.offsets(entry.node),
             "limit": self.pace.look_bytes,
-            "sampled": self.standing.numbers[entry["node"]],
+            "sampled": self.standing.numbers[entry.node],
         }
-        self.messages.ask(entry["node"], "look", {**request}, delay=delay)
+        self.messages.ask(entry.node, "look", {**request}, delay=delay)

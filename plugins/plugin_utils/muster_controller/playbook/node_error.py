@@ -1,4 +1,5 @@
-"""What the controller's side needs of any way to a node; Ansible's is connection.py, the one between nodes mesh.py."""
+"""What the controller's side needs of any way to a node; Ansible's is connection.py, the one between nodes is in
+detached/watcher.py."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from muster import report
 from muster.verdict.printable import printable
 from muster_controller.artifacts.private_files import write_json, write_text
-from muster_controller.artifacts.runs import history, read_json
+from muster_controller.artifacts.runs import history, kept_plan, read_json
 from muster_controller.playbook.variables import project_root
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def gather(folder: Path, run: dict[str, Any]) -> report.Artifacts:
         run=run,
         inspect=read_json(folder / INSPECT),
         verdict=read_json(folder / "verdict.json"),
-        plan=read_json(folder / "plan.json"),
+        plan=kept_plan(folder),
         attempts=read_json(folder / "attempts.json"),
         smoke=read_json(folder / "smoke.json"),
         comparison=read_json(folder / "comparison.json"),
@@ -101,7 +101,7 @@ def _remembered(folder: Path) -> dict[str, Any]:
     if not run:
         known = report.Artifacts(
             verdict=read_json(folder / "verdict.json"),
-            plan=read_json(folder / "plan.json"),
+            plan=kept_plan(folder),
             smoke=read_json(folder / "smoke.json"),
         )
         run = report.outcome(known)

@@ -9,8 +9,8 @@ import zipfile
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from muster_controller.detached import bundle
-from muster_controller.detached.bundle import needed, watcher_program
+from muster_controller.detached import handing_over
+from muster_controller.detached.handing_over import needed, watcher_program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ OWN = {"muster", "muster_node", "muster_controller"}
 
 def test_it_needs_the_standard_library_alone() -> None:
     for name in needed():
-        for node in ast.walk(ast.parse(bundle.text_of(name))):
+        for node in ast.walk(ast.parse(handing_over.text_of(name))):
             modules = [each.name for each in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and not node.level:
                 modules = [node.module or ""]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from answering_nodes import AnsweringNodes
-from muster.launch.watched import Watcher
+from muster.launch.watched import WatcherPlace
 from muster_controller.detached.handing_over import Watched
 from muster_controller.playbook.node_error import NodeError
 
@@ -20,7 +20,7 @@ LAUNCH_ID = "20260101-120000-abcd"
 
 def watched(tmp_path: Path, login: str, *, launch_user: bool) -> tuple[Watched, AnsweringNodes]:
     way: Any = SimpleNamespace(name="node1")
-    found = Watched(LAUNCH_ID, way, lambda _text: None, Watcher("ada", "node1", str(tmp_path), ["node1"]))
+    found = Watched(LAUNCH_ID, way, lambda _text: None, WatcherPlace("ada", "node1", str(tmp_path), ["node1"]))
     found.close()
     who = {"uid": 1000, "gid": 1000, "name": login, "launch_user": launch_user}
     there = AnsweringNodes({("node1", "identity"): [who], ("node1", "end"): [{"error": ""}] * 2})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,21 +16,24 @@ from muster.verdict.finding import add_up
 from muster_controller.detached.watched_launch import WatchedLaunch
 from muster_controller.launch.elsewhere import packed
 
+if TYPE_CHECKING:
+    from muster.launch.planned import LaunchPlan
+
 FIRST, SECOND = "20261123-085513-709e", "20261123-085600-11aa"
 NODES = [a_node(number) for number in (1, 2)]
 HEALTHY = add_up([], "ok", [], [])
 
 
-def plan_of(launch_id: str, **changes: Any) -> dict[str, Any]:
-    return {**plan_on(NODES, launch_id), **changes}
+def plan_of(launch_id: str, **changes: Any) -> LaunchPlan:
+    return replace(plan_on(NODES, launch_id), **changes)
 
 
-def plan_on(nodes: list[NodeSpec], launch_id: str) -> dict[str, Any]:
+def plan_on(nodes: list[NodeSpec], launch_id: str) -> LaunchPlan:
     watched = {"watched": {"node": "node1", "launch_id": FIRST}}
     return build_plan(a_user_request("anna", launch_id=launch_id, more=watched), nodes)
 
 
-def outcome(*attempts: dict[str, Any], folder: Path = Path("/nowhere")) -> tuple[list[str], list[str]]:
+def outcome(*attempts: LaunchPlan, folder: Path = Path("/nowhere")) -> tuple[list[str], list[str]]:
     """(the attempts whose plans are followed, what is said). folder: of launches here."""
     said: list[str] = []
 
@@ -42,12 +46,12 @@ def outcome(*attempts: dict[str, Any], folder: Path = Path("/nowhere")) -> tuple
         alive=False,
         known=True,
         attempts=[
-            {"number": number, "launch_id": one["launch_id"], "plan": packed(one)}
+            {"number": number, "launch_id": one.launch_id, "plan": packed(one)}
             for number, one in enumerate(attempts, 1)
         ],
         verdict=HEALTHY,
     )
-    return [one["launch_id"] for one in launch.outcome(plan_of(FIRST), word).plans], said
+    return [one.launch_id for one in launch.outcome(plan_of(FIRST), word).plans], said
 
 
 def test_what_all_attempts_of_an_own_launch_left_is_brought_home() -> None:
@@ -83,7 +87,7 @@ def test_no_attempt_takes_the_folder_of_another_launch(tmp_path: Path) -> None:
     plans, said = outcome(plan_of(FIRST), plan_of(SECOND), folder=tmp_path)
     assert plans == [FIRST]
     assert "a launch of this name is kept here, and it is another one" in said[0]
-    (tmp_path / SECOND / "plan.json").write_text(json.dumps(plan_of(SECOND)))
+    (tmp_path / SECOND / "plan.json").write_text(json.dumps(plan_of(SECOND).as_json()))
     assert outcome(plan_of(FIRST), plan_of(SECOND), folder=tmp_path) == ([FIRST, SECOND], [])
     others = {"watched": {"node": "node2", "launch_id": SECOND}}
     assert outcome(plan_of(FIRST), plan_of(SECOND, **others))[0] == [FIRST]

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 from launch_shapes import a_node, a_settings, a_user_request
 from muster.launch.endings import Ending
 from muster.launch.failure import NodeReport
-from muster.launch.outcome import Record
+from muster.launch.outcome import LaunchRecord
 from muster.launch.plan import LaunchRequest
 from muster.launch.watch import Decision
 from muster.launch.watched import MOST_SAID, MOST_TEXT
 from muster.verdict.redaction import Redaction
 from muster_controller.detached import watcher
-from muster_controller.detached.mesh import Here, Login
-from muster_controller.detached.watcher import BY_HAND, Watcher, settings_in, spec_of
+from muster_controller.detached.watcher import BY_HAND, Here, Login, Watcher, settings_in, spec_of
 from muster_controller.launch.project import Project
 from muster_node.distribution.manifest import ManifestFile
 
@@ -90,17 +89,17 @@ class Attempted:
     def close(self) -> None:
         """Of the messages."""
 
-    def launch(self) -> Record:
+    def launch(self) -> LaunchRecord:
         self.noted.append(json.loads((self.folder / "state.json").read_text()))
         self.on_running()
         self.say(f"the token is {GIVEN}")
         lost = self.ends.pop(0)
-        reports = [NodeReport(entry["node"], last_answer=time.monotonic()) for entry in self.plan["nodes"]]
+        reports = [NodeReport(name, last_answer=time.monotonic()) for name in self.plan.names]
         if lost == "stopped":
             os.kill(os.getpid(), signal.SIGTERM)
-            return Record(self.plan, self.interruption.decision(), [], reports)
+            return LaunchRecord(self.plan, self.interruption.decision(), [], reports)
         decision = Decision(Ending.NODE, "cut off", lost) if lost else Decision(Ending.FINISHED, "well")
-        return Record(self.plan, decision, [], reports, stop_began=time.monotonic())
+        return LaunchRecord(self.plan, decision, [], reports, stop_began=time.monotonic())
 
     on_running: Any = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -14,7 +15,7 @@ from muster.diagnosis.site_reading import File, rules_of
 from muster.launch import outcome
 from muster.launch.endings import Decided, Ending
 from muster.launch.failure import NodeReport
-from muster.launch.outcome import Record
+from muster.launch.outcome import LaunchRecord
 from muster.launch.watch import Decision
 from muster.verdict.redaction import Redaction
 from muster_controller.artifacts.keeping import Keeping
@@ -39,7 +40,7 @@ VICTIM = (
 EXITED = "failed (exitcode: 1) local_rank: 0 (pid: 7) of binary"
 
 
-def record(*stderr: str) -> Record:
+def record(*stderr: str) -> LaunchRecord:
     reports = [
         NodeReport(
             f"node{rank + 1}",
@@ -51,7 +52,7 @@ def record(*stderr: str) -> Record:
         )
         for rank, text in enumerate(stderr)
     ]
-    return Record(
+    return LaunchRecord(
         PLAN, Decision(Ending.FAILED, "a rank failed", "node1"), reports=reports, began=10.0, stop_began=101.0
     )
 
@@ -76,7 +77,7 @@ def answering() -> AnsweringNodes:
     return AnsweringNodes(table)
 
 
-def diagnose(seen: Record, folder: Path, messages: AnsweringNodes, said: list[str]) -> Diagnosed | None:
+def diagnose(seen: LaunchRecord, folder: Path, messages: AnsweringNodes, said: list[str]) -> Diagnosed | None:
     supervisor: Any = SimpleNamespace(
         settings=SimpleNamespace(rendezvous_timeout=120),
         evidence=SimpleNamespace(start={}, end={}, snapshots={}, key="00"),
@@ -125,9 +126,9 @@ def test_what_goes_wrong_in_it_is_a_sentence(tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_is_diagnosed() -> None:
-    diagnosed = {ending for ending in get_args(Decided) if failed(Record(PLAN, Decision(ending, "")))}
+    diagnosed = {ending for ending in get_args(Decided) if failed(LaunchRecord(PLAN, Decision(ending, "")))}
     assert diagnosed == {Ending.FAILED, Ending.NODE, Ending.STALLED}
-    assert not failed(Record(PLAN, None))
+    assert not failed(LaunchRecord(PLAN, None))
 
 
 # ---------------------------------------------------------------- looks afterwards
@@ -208,7 +209,7 @@ def by_rules(folder: Path, said: list[str], *, commands: bool, monkeypatch: pyte
         snapshots=SimpleNamespace(connections={name: SimpleNamespace(beside=dict) for name in ("node1", "node2")}),
     )
     redaction, seen = Redaction([GIVEN]), record(VICTIM, RAISED)
-    seen.plan = {**PLAN, "user": "muster"}
+    seen.plan = replace(PLAN, user="muster")
     verdict = redaction.shape(outcome.judge(seen, "logs"))
     diagnosing = Diagnosing(supervisor, redaction, said.append, SiteRules(rules, commands))
     found = diagnosing.diagnose(seen, verdict, folder, Keeping(said.append))

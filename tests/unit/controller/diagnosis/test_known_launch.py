@@ -20,7 +20,7 @@ CLUSTER = {"cluster_run_root": "/var/lib/muster/launches", "cluster_users_root":
 
 
 def plan() -> dict[str, Any]:
-    return a_plan(1, entry={"interface": "eth0"})
+    return a_plan(1, entry={"interface": "eth0"}).as_json()
 
 
 @pytest.fixture

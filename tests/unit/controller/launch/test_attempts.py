@@ -9,7 +9,7 @@ from answering_nodes import AnsweringNodes
 from launch_shapes import LAUNCH_ID, a_node, a_request
 from muster.launch.endings import Ending
 from muster.launch.failure import NodeReport
-from muster.launch.outcome import Record, judge
+from muster.launch.outcome import LaunchRecord, judge
 from muster.launch.plan import LaunchRequest, NodeSpec, build_plan
 from muster.launch.watch import Decision
 from muster_controller.launch import attempts
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from muster.launch.planned import LaunchPlan
+
 INVENTORY = [a_node(number) for number in (1, 2, 3)]
 FIT: dict[str, Any] = {"running": [], "gpus": [], "gpu_error": "", "checkpoint": None}
 MANY = 20
 
 
-def plan_of(request: LaunchRequest, nodes: Sequence[NodeSpec]) -> dict[str, Any]:
+def plan_of(request: LaunchRequest, nodes: Sequence[NodeSpec]) -> LaunchPlan:
     return build_plan(request, list(nodes))
 
 
@@ -33,19 +35,21 @@ def fit(**given: Any) -> list[Any]:
     return [{**FIT, **given}] * MANY
 
 
-def record_of(plan: dict[str, Any], ending: Any, node: str = "", **more: Any) -> Record:
-    reports = [NodeReport(entry["node"], last_answer=time.monotonic()) for entry in plan["nodes"]]
-    return Record(plan, Decision(ending, "it was cut off", node), [], reports, stop_began=time.monotonic(), **more)
+def record_of(plan: LaunchPlan, ending: Any, node: str = "", **more: Any) -> LaunchRecord:
+    reports = [NodeReport(entry.node, last_answer=time.monotonic()) for entry in plan.nodes]
+    return LaunchRecord(
+        plan, Decision(ending, "it was cut off", node), [], reports, stop_began=time.monotonic(), **more
+    )
 
 
 class Trial:
     """ends: how each attempt ends. answers: of the nodes to looks, by node."""
 
     def __init__(
-        self, options: dict[str, Any], ends: list[Callable[[dict[str, Any]], Record]], answers: dict[str, list[Any]]
+        self, options: dict[str, Any], ends: list[Callable[[LaunchPlan], LaunchRecord]], answers: dict[str, list[Any]]
     ) -> None:
         self.ends = ends
-        self.plans: list[dict[str, Any]] = []
+        self.plans: list[LaunchPlan] = []
         self.earlier: list[tuple[str, ...]] = []
         self.said: list[str] = []
         request = a_request(**{"nodes": ["node1", "node2"], **options})
@@ -54,7 +58,7 @@ class Trial:
         self.whole.asked = self.nodes
         self.result = self.whole.see_through(build_plan(request, INVENTORY))
 
-    def run(self, plan: dict[str, Any], earlier: tuple[str, ...], _left: int) -> tuple[dict[str, Any], Record]:
+    def run(self, plan: LaunchPlan, earlier: tuple[str, ...], _left: int) -> tuple[dict[str, Any], LaunchRecord]:
         self.plans.append(plan)
         self.earlier.append(earlier)
         record = self.ends.pop(0)(plan)
@@ -65,14 +69,14 @@ class Trial:
 
     @property
     def members(self) -> list[list[str]]:
-        return [[entry["node"] for entry in plan["nodes"]] for plan in self.plans]
+        return [plan.names for plan in self.plans]
 
 
-def lost(node: str) -> Callable[[dict[str, Any]], Record]:
+def lost(node: str) -> Callable[[LaunchPlan], LaunchRecord]:
     return lambda plan: record_of(plan, Ending.NODE, node)
 
 
-def well(plan: dict[str, Any]) -> Record:
+def well(plan: LaunchPlan) -> LaunchRecord:
     return record_of(plan, Ending.FINISHED)
 
 
@@ -89,10 +93,10 @@ def test_a_spare_takes_the_place_of_a_lost_node_in_the_same_work_folder_on_anoth
     trial = Trial({"restarts": 3, "spares": ["node3"], "checkpoints": "step-*"}, [lost("node2"), well], answers)
     assert trial.members == [["node1", "node2"], ["node1", "node3"]]
     first, second = trial.plans
-    assert second["launch_id"] != first["launch_id"]
-    assert (second["master_port"], second["attempt"]) == (29501, 2)
-    assert {entry["work_dir"] for entry in second["nodes"]} == {f"/var/lib/muster/work/{LAUNCH_ID}"}
-    assert second["nodes"][1]["env"]["MUSTER_CHECKPOINT"] == "/data/step-5"
+    assert second.launch_id != first.launch_id
+    assert (second.master_port, second.attempt) == (29501, 2)
+    assert {entry.work_dir for entry in second.nodes} == {f"/var/lib/muster/work/{LAUNCH_ID}"}
+    assert second.nodes[1].env["MUSTER_CHECKPOINT"] == "/data/step-5"
     assert trial.earlier == [(), (LAUNCH_ID,)]
     verdict = trial.result["verdict"]
     assert verdict["status"] == "degraded"
@@ -108,7 +112,7 @@ def test_the_one_that_has_the_checkpoint_leads() -> None:
         answers,
     )
     assert trial.members[1] == ["node3", "node2"]
-    assert trial.plans[1]["master_addr"] == "10.0.0.3"
+    assert trial.plans[1].master_addr == "10.0.0.3"
 
 
 def test_without_a_spare_or_fewer_nodes_it_is_given_up() -> None:
@@ -131,7 +135,7 @@ def test_three_attempts_without_a_newer_checkpoint_are_enough() -> None:
     trial = Trial({"restarts": 9, "checkpoints": "/data/step-*"}, [lost("node2")] * 9, answers)
     assert len(trial.plans) == 3
     assert "3 attempts without a newer checkpoint" in trial.result["verdict"]["summary"]
-    assert trial.plans[0]["nodes"][0]["env"]["MUSTER_CHECKPOINT"] == "/data/step-5", "from the first one on"
+    assert trial.plans[0].nodes[0].env["MUSTER_CHECKPOINT"] == "/data/step-5", "from the first one on"
 
 
 def test_an_interruption_ends_all_of_it() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,9 +49,9 @@ def test_whoever_logs_in_by_another_name_looks_as_root() -> None:
     [
         ((has(None), has(None)), "20260101-120000-abcd is not known here, nor kept on node1, node2."),
         ((has(None), "no route to host"), "node2 did not say: no route to host"),
-        ((has(), has({**PLAN, "master_port": 7})), "node1, node2 keep different plans of"),
+        ((has(), has(replace(PLAN, master_port=7))), "node1, node2 keep different plans of"),
         (
-            (has(), has({**PLAN, "launch_id": "x"})),
+            (has(), has(replace(PLAN, launch_id="x"))),
             "node2: the plan of 20260101-120000-abcd that it keeps cannot be followed",
         ),
         ((has(run_dir="/srv/other"), has()), "what it says of a node has no such shape"),
@@ -70,9 +71,9 @@ def test_who_launches_for_themselves_asks_without_root() -> None:
 
 
 def test_a_plan_travels_packed() -> None:
-    assert unpacked(packed(PLAN)) == PLAN
-    assert json.loads(kept.unpacked(packed(PLAN))) == PLAN
-    assert unpacked(kept.packed(json.dumps(PLAN).encode())) == PLAN
+    assert unpacked(packed(PLAN)) == PLAN.as_json()
+    assert json.loads(kept.unpacked(packed(PLAN))) == PLAN.as_json()
+    assert unpacked(kept.packed(json.dumps(PLAN.as_json()).encode())) == PLAN.as_json()
     for text in (None, 7, "x", "eA=="):
         assert unpacked(text) is None
     with pytest.raises(OSError, match="cannot be kept"):

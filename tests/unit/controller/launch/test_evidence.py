@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -74,10 +75,10 @@ def said() -> list[str]:
 
 @pytest.fixture
 def make(tmp_path: Path, said: list[str]) -> Callable[..., Evidence]:
-    def one(launch_id: str = PLAN["launch_id"]) -> Evidence:
+    def one(launch_id: str = PLAN.launch_id) -> Evidence:
         folder = tmp_path / "lab" / launch_id
         logs = LogBook(folder, PLAN, lambda *_: None, Redaction(["see-the-vault"]), Keeping(said.append))
-        return Evidence({**PLAN, "launch_id": launch_id}, logs, said.append)
+        return Evidence(replace(PLAN, launch_id=launch_id), logs, said.append)
 
     return one
 
@@ -163,8 +164,8 @@ def test_every_node_looks_up_the_head_and_those_behind_it_first(
 ) -> None:
     monkeypatch.setattr("muster_controller.launch.evidence.MOST_PEERS", 2)
     evidence = make()
-    nodes = [*PLAN["nodes"], {**PLAN["nodes"][0], "node": "node4", "node_rank": 3}]
-    plan = {**PLAN, "nodes": nodes}
+    nodes = [*PLAN.nodes, replace(PLAN.head, node="node4", node_rank=3)]
+    plan = replace(PLAN, nodes=nodes)
     found = [list(evidence.request(plan, entry)["peers"]) for entry in nodes]
     assert found == [["node2", "node3"], ["node1", "node3"], ["node1", "node4"], ["node1", "node2"]]
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import queue
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from launch_shapes import a_plan
+from muster.launch.planned import PlannedFetch, PlannedNode
 from muster_controller.artifacts.keeping import Keeping
 from muster_controller.launch import fetching
 from muster_controller.launch.fetching import Fetching
@@ -48,9 +51,9 @@ class Home:
         for name, work in self.work.items():
             (tmp_path / name / "logs").mkdir(parents=True)
             work.mkdir()
-            entries.append({"node": name, "run_dir": str(tmp_path / name), "work_dir": str(work)})
-        fetch = {"patterns": ["**/*.bin", "log"], "most": 100_000_000, "folder": ""}
-        self.plan: dict[str, Any] = {"launch_id": "20260101-120000-abcd", "nodes": entries, "fetch": fetch}
+            entries.append(PlannedNode(name, 0, [0], 1, "", run_dir=str(tmp_path / name), work_dir=str(work)))
+        fetch: PlannedFetch = {"patterns": ["**/*.bin", "log"], "most": 100_000_000, "folder": ""}
+        self.plan = replace(a_plan(), nodes=entries, fetch=fetch)
 
     def fetch(self, nodes: Nodes, give_up: Callable[[], bool] = lambda: False) -> Any:
         keeping = Keeping(self.said.append)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from launch_shapes import LAUNCH_ID
+from launch_shapes import LAUNCH_ID, a_plan
 from muster.launch.options import LaunchOptions
 from muster.launch.plan import PlanError
 from muster.verdict.masking import MASK
@@ -31,14 +31,14 @@ def test_the_file_comes_before_what_is_typed(tmp_path: Path) -> None:
     assert given.env == {"HF_TOKEN": "hf-1234", "STEPS": "3"}
     assert given.env_from == {"HF_TOKEN": "launch_env_file", "STEPS": "launch_env"}
     assert given.redaction.text("hf-1234") == MASK
-    assert [*warnings, *given.warnings({"given": given.env_from})] == []
+    assert [*warnings, *given.warnings(a_plan(given=given.env_from))] == []
 
 
 def test_what_a_user_should_know() -> None:
     args = ["--hf_token=a-1234", "--lr", "0.1", "--password", "b-1234", "--db=postgres://ada:c-1234@db/x"]
     given, _ = read_given(LaunchOptions(script_args=args, env={"DB_PWD": "abc", "API_KEY": "test", "NO_TOKEN": 1}))
     assert given.redaction.text("a-1234 0.1 b-1234 c-1234") == f"{MASK} 0.1 {MASK} {MASK}"
-    arguments, common = given.warnings({})
+    arguments, common = given.warnings(a_plan())
     assert "sees the value of --hf_token, --password, --db in the list of processes. Put it into" in arguments
     assert common == "The value of DB_PWD, API_KEY is too short or too common to be covered in logs"
 
@@ -46,7 +46,7 @@ def test_what_a_user_should_know() -> None:
 def test_who_attaches_without_the_values_is_told() -> None:
     kept = {"HF_TOKEN": "launch_env", "HUB": "launch_env_file", "STEPS": "launch_env"}
     given, _ = read_given(LaunchOptions(attach="20260101-120000-abcd"))
-    assert [text.partition(" is not given")[0] for text in given.warnings({"given": kept})] == [
+    assert [text.partition(" is not given")[0] for text in given.warnings(a_plan(given=kept))] == [
         "The value of HF_TOKEN, HUB"
     ]
 

@@ -15,8 +15,8 @@ from launch_shapes import a_plan
 from muster.launch.manager import Whose
 from muster.launch.options import LaunchOptions
 from muster.launch.plan import PlanError
+from muster.launch.preflight import Prepared
 from muster_controller.launch.image import Image, Imaging, read_archive, read_image
-from muster_controller.launch.preparation import Prepared
 from muster_controller.nodes.messages import NodeReply
 
 if TYPE_CHECKING:
@@ -120,11 +120,10 @@ VERSIONS = {"text": '{"python": [3, 12, 3], "torch": "2.13.0", "nccl": ""}', "er
 def brought(says: dict[str, dict[str, Any]], *, own: str = "") -> tuple[Prepared, list[tuple[str, str]], list[str]]:
     """What comes of an image that two nodes are asked for: findings, what was asked, and what was said."""
     messages: Any = Nodes({"versions": dict.fromkeys(("node1", "node2"), VERSIONS), **says})
-    settings: Any = SimpleNamespace(image=IMAGE)
     interruption: Any = SimpleNamespace(came=False)
     said: list[str] = []
     prepared = Prepared(a_plan(image=IMAGE.in_plan), whose=Whose("user", own) if own else Whose())
-    return Imaging(settings, messages, said.append, interruption).after(prepared), messages.asked, said
+    return Imaging(IMAGE, messages, said.append, interruption).after(prepared), messages.asked, said
 
 
 def engines(**ids: str) -> dict[str, Any]:
@@ -136,7 +135,7 @@ def test_only_a_node_that_lacks_it_is_told_to_pull_it() -> None:
     prepared, asked, said = brought({"engine": engines(node1="a" * 64, node2=""), "pull": pulled})
     assert not prepared.refused
     assert [one for one in asked if one[1] == "pull"] == [("node2", "pull")]
-    assert prepared.plan["image"]["id"] == "a" * 64
+    assert prepared.plan.image == {**IMAGE.in_plan, "id": "a" * 64}
     assert said == [f"image {IMAGE.source}: aaaaaaaaaaaa, Python 3.12.3, torch 2.13.0, the same everywhere"]
 
 

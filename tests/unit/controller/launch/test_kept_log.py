@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster_controller.artifacts.keeping import Keeping
-from muster_controller.launch import kept_log
-from muster_controller.launch.kept_log import KeptLog
+from muster_controller.launch import logs
+from muster_controller.launch.logs import KeptLog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,4 +132,4 @@ def test_a_file_system_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
 
 
 def test_gap_line() -> None:
-    assert kept_log.gap_line(12) == b"\n... 12 bytes left out here ...\n"
+    assert logs.gap_line(12) == b"\n... 12 bytes left out here ...\n"

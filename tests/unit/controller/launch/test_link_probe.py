@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from answering_nodes import AnsweringNodes
@@ -46,7 +47,7 @@ def test_good_links() -> None:
 
 def test_one_node_has_no_links() -> None:
     asked = nodes()
-    assert probe_links({**PLAN, "nodes": PLAN["nodes"][:1]}, asked, never) == []
+    assert probe_links(replace(PLAN, nodes=PLAN.nodes[:1]), asked, never) == []
     assert asked.asked == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 GIVEN = "hf-314159"
 PLAN = a_plan({"node1": 1, "node2": 2}, given={"HF_TOKEN": "launch_env"})
-PLAN["nodes"][0]["env"] |= {"HF_TOKEN": "hf_open-sesame"}
-PLAN["nodes"][1]["argv"] += ["--api-key", "open-sesame"]
+PLAN.head.env.update({"HF_TOKEN": "hf_open-sesame"})
+PLAN.nodes[1].argv.extend(["--api-key", "open-sesame"])
 
 
 class Books:
@@ -32,7 +33,7 @@ class Books:
         self.lines: list[tuple[int, str, str]] = []
         self.said: list[str] = []
         keeping = Keeping(self.said.append)
-        plan = {**PLAN, **of_the_plan}
+        plan = replace(PLAN, **of_the_plan)
         self.book = LogBook(folder, plan, lambda *line: self.lines.append(line), Redaction([GIVEN]), keeping, most)
         self.sent: dict[tuple[str, str], int] = {}
 

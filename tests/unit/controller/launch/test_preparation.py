@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from answering_nodes import AnsweringNodes
 from launch_shapes import a_plan, a_settings, a_user_request, facts_of_a_fit_node
 from muster_controller.launch.preparation import prepare
+
+if TYPE_CHECKING:
+    from muster.launch.planned import LaunchPlan
 
 FACTS = facts_of_a_fit_node(caches={})
 ADMIN = {"uid": 1000, "gid": 1000, "name": "admin", "launch_user": False}
@@ -31,7 +34,7 @@ def test_all_may_start() -> None:
     assert not prepared.refused
     assert prepared.reached == {"node1", "node2"}
     assert prepared.readers["node2"] == ADMIN
-    assert [entry["env"]["HOME"] for entry in prepared.plan["nodes"]] == ["/home/muster"] * 2
+    assert [entry.env["HOME"] for entry in prepared.plan.nodes] == ["/home/muster"] * 2
     requests = {name: payload for name, verb, payload in asked.asked if verb == "prepare"}
     assert [requests[name]["port"] for name in ("node1", "node2")] == [29500, None]
     assert requests["node1"]["script"] == "/srv/job/train.py"
@@ -88,7 +91,7 @@ OWN_FACTS = {
 }
 
 
-def own_plan(user: str) -> dict[str, Any]:
+def own_plan(user: str) -> LaunchPlan:
     return a_plan({"node1": 2, "node2": 2}, a_user_request(user), entry={"environment": "/opt/x"})
 
 
@@ -105,7 +108,7 @@ def test_whose_launch_it_is_follows_from_who_logs_in() -> None:
     asked = of_ada()
     prepared = prepare(PLAN, AUTO, asked, never, own_plan)
     assert [one.status for one in prepared.findings] == ["pass", "pass"]
-    assert (asked.own, prepared.plan["user"], prepared.plan["manager"]) == (True, "ada", "user")
+    assert (asked.own, prepared.plan.user, prepared.plan.manager) == (True, "ada", "user")
     request = next(payload for _, verb, payload in asked.asked if verb == "prepare")
     assert (request["user"], request["run_root"]) == ("ada", "/var/lib/muster/users/ada/launches")
     assert prepared.notes == [

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from answering_nodes import AnsweringNodes
-from launch_shapes import a_settings
+from launch_shapes import a_plan, a_settings
 from muster.launch.endings import Ending
 from muster.launch.occupied import TAKEN
-from muster.launch.preflight import GPUS
+from muster.launch.preflight import GPUS, Prepared
 from muster.launch.watch import Decision
 from muster_controller.launch import reserving
-from muster_controller.launch.preparation import Prepared
 from muster_controller.launch.reserving import Reserving
 from muster_controller.playbook.interruption import Interruption
 
@@ -135,7 +134,7 @@ def test_a_shared_launch_asks_nobody() -> None:
 
 def looks(*findings: list[Any]) -> Callable[[], Prepared]:
     """One answer after the other."""
-    answers = [Prepared({}, findings=list(found)) for found in findings]
+    answers = [Prepared(a_plan(), findings=list(found)) for found in findings]
     return lambda: answers.pop(0)
 
 

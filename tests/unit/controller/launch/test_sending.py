@@ -9,8 +9,7 @@ import pytest
 from answering_nodes import AnsweringNodes
 from launch_shapes import a_plan, a_settings, a_user_request
 from muster.launch.occupied import TAKEN
-from muster.launch.preflight import DISK
-from muster_controller.launch.preparation import Prepared
+from muster.launch.preflight import DISK, Prepared
 from muster_controller.launch.project import Project
 from muster_controller.launch.sending import Sending
 from muster_controller.playbook.interruption import Interruption

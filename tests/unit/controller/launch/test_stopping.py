@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from answering_nodes import AnsweringNodes
 from launch_shapes import a_plan
 from muster.launch.outcome import Left
+from muster.launch.unit import UnitEnd
 from muster.verdict.printable import ForeignText
 from muster.verdict.redaction import Redaction
 from muster_controller.artifacts.keeping import Keeping
@@ -60,7 +61,7 @@ def test_what_a_node_reports_last_is_kept(tmp_path: Path) -> None:
     left, reports, nodes = stopped(tmp_path, {(name, "stop"): [last()] for name in ("node1", "node2")})
     assert left == {}
     report = reports.by_node["node1"]
-    assert report.unit == {"ActiveState": "active"}
+    assert report.unit == UnitEnd.read({"ActiveState": "active"})
     assert (report.ended, report.agent_log) == ({"reason": "stopped", "code": -15, "ended_at": 1.0}, "end\n")
     assert report.clock_offset == 2.0
     assert [verb for _, verb, _ in nodes.asked] == ["stop", "stop"]

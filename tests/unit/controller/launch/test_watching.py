@@ -79,7 +79,7 @@ class Supervised:
         self.keeping = Keeping(self.said.append)
         self.logs = LogBook(folder / "launch", PLAN, self.hand_on, Redaction([]), self.keeping)
         self.supervisor = Begun(PLAN, {}, a_settings(detached=detached), self.logs, self.said.append)
-        self.nodes = AnsweringNodes(table, reader(PLAN))
+        self.nodes = AnsweringNodes(table, reader(PLAN.ranks))
         self.supervisor.messages = self.nodes
         self.beside = AnsweringNodes(table)
         self.supervisor.snapshots.messages = self.beside

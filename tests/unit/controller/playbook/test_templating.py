@@ -20,7 +20,7 @@ PLAN = a_plan(1)
 def test_what_was_typed_stays_as_it_was_typed() -> None:
     part = {"begin": 0, "gap": 0, "offset": len(TYPED) + 1, "text": f"{TYPED}\n", "more": False}
     answer = json.loads(json.dumps({"logs": {"0/stdout": part}}))
-    logs, _ = reader(PLAN)("node1", "logs", answer)
+    logs, _ = reader(PLAN.ranks)("node1", "logs", answer)
     [line] = Lines().take(logs["logs"]["0/stdout"]["text"])
     event = Events().take(f'@muster {{"event": "{TYPED}"}}', 0, "node1")
     verdict = add_up([Finding("launch.exit", "fail", "node1", line)])

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from muster.diagnosis.evidence import Record
+from muster.diagnosis.evidence import NodeRecord
 from muster.verdict import reading
 from muster_node.diagnosis import kernel, machine, network, program, record
 from muster_node.diagnosis.parts import Parts, UnseenError
@@ -59,11 +59,11 @@ def spec(folder: Path) -> dict[str, Any]:
     }
 
 
-def read(found: dict[str, Any]) -> Record:
+def read(found: dict[str, Any]) -> NodeRecord:
     """As the controller reads it: all of it fits."""
-    taken, dropped = reading.read(Record, json.loads(json.dumps(found)))
+    taken, dropped = reading.read(NodeRecord, json.loads(json.dumps(found)))
     assert dropped == ()
-    seen: Record = taken
+    seen: NodeRecord = taken
     return seen
 
 

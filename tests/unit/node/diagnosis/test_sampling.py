@@ -52,7 +52,6 @@ def test_a_rank_that_does_not_answer_is_sampled_by_what_the_kernel_says(
     assert [each["local_rank"] for each in found["ranks"]] == [0]
     assert (found["number"], found["ranks"][0]["stack"], found["ranks"][0]["sequence"]) == (1, [], None)
     assert found["ranks"][0]["switches"] > 0
-    plan = {"nodes": [{"node": "node1", "ranks": [0]}]}
     look: dict[str, Any] = {
         "unit": {},
         "result": None,
@@ -64,7 +63,7 @@ def test_a_rank_that_does_not_answer_is_sampled_by_what_the_kernel_says(
         "clock": 1.0,
         "samples": {**found, "age": time.monotonic() - found["at"]},
     }
-    assert reader(plan)("node1", "look", look)[0]["samples"]["ranks"] == found["ranks"]
+    assert reader({"node1": [0]})("node1", "look", look)[0]["samples"]["ranks"] == found["ranks"]
 
 
 def test_what_another_process_became_is_not_taken_for_the_rank(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster_node.launch import archives, images
+from muster_node.launch import images
 from muster_node.tools.files import UnsafePathError
 from muster_node.tools.run import CommandResult
 
@@ -56,12 +56,12 @@ def test_names_are_gone_and_come_back(tmp_path: Path) -> None:
     ]
     path = archive(tmp_path / "x.tar", files)
     before = (tmp_path / "x.tar").read_bytes()
-    done = archives.edits(path)
-    archives.write(path, done)
+    done = images.edits(path)
+    images.write(path, done)
     assert content(path, "manifest.json") == [{"Config": "a.json", "Layers": ["b.tar"]}]
     assert content(path, "index.json") == {"schemaVersion": 2, "manifests": [DESCRIPTOR]}
     assert len((tmp_path / "x.tar").read_bytes()) == len(before)
-    archives.undo(path, done)
+    images.undo(path, done)
     assert (tmp_path / "x.tar").read_bytes() == before
 
 
@@ -84,13 +84,13 @@ def test_names_are_gone_and_come_back(tmp_path: Path) -> None:
 )
 def test_an_ambiguous_archive_is_refused(members: Files, tmp_path: Path) -> None:
     with pytest.raises(UnsafePathError):
-        archives.edits(archive(tmp_path / "x.tar", members))
+        images.edits(archive(tmp_path / "x.tar", members))
 
 
 def test_a_global_header_is_refused(tmp_path: Path) -> None:
     path = archive(tmp_path / "x.tar", [("manifest.json", DOCKER)], pax_headers={"path": "elsewhere"})
     with pytest.raises(UnsafePathError, match="global header"):
-        archives.edits(path)
+        images.edits(path)
 
 
 @pytest.mark.parametrize("code", [0, 1])

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from launch_shapes import a_start
-from muster_node.launch import folders, leftovers, looking, seats, starting, state, stopping
+from muster_node.launch import looking, seats, starting, state, stopping
 from muster_node.programs import launch as program
 from muster_node.tools import process
 from muster_node.tools.pack import pack
@@ -66,10 +66,10 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     private.chmod(0o600)
     os.chown(private, READER.pw_uid, READER.pw_gid)
     monkeypatch.setattr(state, "STATE_ROOT", str(folder / "state"))
-    monkeypatch.setattr(leftovers, "PATIENCE", 0.0)
+    monkeypatch.setattr(stopping, "PATIENCE", 0.0)
     monkeypatch.setattr(starting, "RESERVE_SECONDS", 0.0)
     monkeypatch.setattr(seats, "ROOT", str(folder / "reservations"))
-    monkeypatch.setattr(folders, "own_text", lambda: "the program")
+    monkeypatch.setattr(starting, "own_text", lambda: "the program")
     monkeypatch.setattr(state, "command", lambda *_argv, **_how: CommandResult("ActiveState=inactive\n", code=0))
     (folder / "hostile_user.py").write_text(ATTACKER.read_text())
     (folder / "program.py").write_text(pack(program.__name__).replace("/run/muster/launches", state.STATE_ROOT))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster_node.launch import fit
-from muster_node.launch.checkpoints import complete, newest
+from muster_node.launch.fit import complete, newest
 from muster_node.tools.run import run
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster_node.launch import data
+from muster_node.launch import facts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ ME = pwd.getpwuid(os.getuid())
 
 
 def look(*paths: Path) -> list[dict[str, Any]]:
-    found = data.data_facts([str(path) for path in paths], ME)
+    found = facts.data_facts([str(path) for path in paths], ME)
     assert [one["path"] for one in found] == [str(path) for path in paths]
     return found
 
@@ -51,7 +51,7 @@ def test_a_file_is_known_by_its_content_a_large_one_by_its_size(
     (folder / "a").write_text("ab")
     assert one["kind"] == "file"
     assert look(folder / "a")[0]["digest"] != one["digest"]
-    monkeypatch.setattr(data, "MOST_READ", 1)
+    monkeypatch.setattr(facts, "MOST_READ", 1)
     assert look(folder / "a")[0]["digest"] == "2 bytes"
 
 
@@ -69,21 +69,21 @@ def test_it_is_looked_at_as_the_user(folder: Path, tmp_path: Path) -> None:
         if str(parent).startswith("/tmp/"):
             parent.chmod(0o755)
     nobody = pwd.getpwnam("nobody")
-    assert data.data_facts([str(folder)], nobody)[0]["error"] == ""
+    assert facts.data_facts([str(folder)], nobody)[0]["error"] == ""
     (folder / "deep").chmod(0o700)
-    assert data.data_facts([str(folder)], nobody)[0]["error"] == f"may not be read ({folder}/deep)"
+    assert facts.data_facts([str(folder)], nobody)[0]["error"] == f"may not be read ({folder}/deep)"
     folder.chmod(0o700)
-    assert data.data_facts([str(folder), str(folder / "a")], nobody)[0]["error"] == "may not be read"
-    assert data.data_facts([str(folder / "a")], nobody)[0]["error"] == "may not be read"
-    assert data.data_facts([str(folder)], None) == []
+    assert facts.data_facts([str(folder), str(folder / "a")], nobody)[0]["error"] == "may not be read"
+    assert facts.data_facts([str(folder / "a")], nobody)[0]["error"] == "may not be read"
+    assert facts.data_facts([str(folder)], None) == []
 
 
 def test_there_is_a_limit_of_entries_and_of_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(facts, "MOST_ENTRIES", 2)
     cut = look(folder)[0]
     assert cut["cut"]
     assert cut["count"] == 2
     assert cut["digest"]
     (folder / "deep/b").write_text("behind the limit")
     assert look(folder)[0] == cut
-    assert data._folder(str(folder), 0.0)["digest"] == ""
+    assert facts._folder(str(folder), 0.0)["digest"] == ""

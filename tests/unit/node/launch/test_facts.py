@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from muster_node.launch import addresses, facts
+from muster_node.launch import facts
 from muster_node.tools.disk import disk_facts
 
 LAUNCH_ID = "20260101-120000-abcd"
 
 
 def test_interfaces() -> None:
-    assert addresses.interface_of("127.0.0.1") == "lo"
-    assert addresses.interface_of("192.0.2.77") is None
-    assert addresses.interface_of("2001:db8::77") is None
+    assert facts.interface_of("127.0.0.1") == "lo"
+    assert facts.interface_of("192.0.2.77") is None
+    assert facts.interface_of("2001:db8::77") is None
 
 
 def test_interface_of_this_machines_own_address() -> None:
@@ -28,12 +28,12 @@ def test_interface_of_this_machines_own_address() -> None:
         except OSError:
             pytest.skip("this machine has no route")
         address = sock.getsockname()[0]
-    assert addresses.interface_of(address) in [name for _, name in socket.if_nameindex()]
+    assert facts.interface_of(address) in [name for _, name in socket.if_nameindex()]
 
 
 def test_interface_of_ipv6() -> None:
     loopback = [line for line in Path("/proc/net/if_inet6").read_text().splitlines() if line.endswith(" lo")]
-    assert addresses.interface_of("::1") == ("lo" if loopback else None)
+    assert facts.interface_of("::1") == ("lo" if loopback else None)
 
 
 def test_disk_of_the_nearest_folder_there_is(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from launch_shapes import a_plan
-from muster_node.launch import jobs, kept, last_words, state
+from muster_node.launch import jobs, kept, state
 from muster_node.tools import process
 from muster_node.tools.run import run
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 IDS = [f"20260101-12000{number}-abcd" for number in range(4)]
-PLAN = a_plan(what="train.py", begun={"by": "ada@laptop", "at": 5.0})
+PLAN = a_plan(what="train.py", begun={"by": "ada@laptop", "at": 5.0}).as_json()
 PLAN["nodes"] = [{**entry, "seats": [f"gpu-{number}"]} for number, entry in enumerate(PLAN["nodes"])]
 
 RANK = {"rank": 0, "local_rank": 0, "pid": 7, "started": 70, "gone_at": 1.5}
@@ -165,7 +165,7 @@ def test_the_last_words_of_what_failed(tmp_path: Path, asked: dict[str, Any]) ->
     failed = jobs.jobs(asked)["launches"][0]["failed"]
     assert failed["agent"] == "agent\n"
     assert failed["stderr"]["0"].endswith("x\nKeyError: 'a'\n")
-    assert len(failed["stderr"]["0"]) == last_words.RANK
+    assert len(failed["stderr"]["0"]) == jobs.RANK
     assert failed["stderr"]["1"] == "bye\n"
     assert failed["errors"] == {"0": {"message": "short"}}
     end = {"result": {"reason": "exit", "code": 0, "ended_at": 6.0}, "why": "", "at": 7.0}

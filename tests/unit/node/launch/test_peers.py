@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster_node.launch import peers
-from muster_node.launch.channel import Channel
-from muster_node.launch.peers import Alone, Head, Node, join
+from muster_node.launch.peers import Alone, Channel, Head, PeerNode, join
 from waiting import until
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
     monkeypatch.setattr(peers, "time", found)
-    monkeypatch.setattr("muster_node.launch.channel.time", found)
     return found
 
 
@@ -71,7 +69,7 @@ class Together:
 
     def __init__(self, port: int) -> None:
         self.head: Head = part(0, port)
-        self.nodes: list[Node] = [part(1, port), part(2, port)]
+        self.nodes: list[PeerNode] = [part(1, port), part(2, port)]
         until(lambda: self.step() and all(one.met() for one in self.nodes), 10.0, "all have heard of each other")
 
     def step(self, *without: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from muster_node.launch import ports, seats
+from muster_node.launch import facts, seats
 from muster_node.tools import process
 
 if TYPE_CHECKING:
@@ -34,34 +34,34 @@ def listener(family: socket.AddressFamily, address: str) -> Iterator[int]:
 def test_a_listener_on_any_address_holds_the_port(family: socket.AddressFamily, address: str) -> None:
     try:
         with listener(family, address) as port:
-            facts = ports.port_facts(port)
+            found = facts.port_facts(port)
     except OSError:
         pytest.skip(f"nothing can listen on {address!r} here")
-    assert facts["free"] is False
-    assert [holder["pid"] for holder in facts["holders"]] == [os.getpid()]
-    assert facts["holders"][0]["user"] == pwd.getpwuid(os.getuid()).pw_name
+    assert found["free"] is False
+    assert [holder["pid"] for holder in found["holders"]] == [os.getpid()]
+    assert found["holders"][0]["user"] == pwd.getpwuid(os.getuid()).pw_name
     own = Path("/proc/self/cmdline").read_bytes().split(b"\0")[0].decode()
-    assert facts["holders"][0]["command"].startswith(own)
+    assert found["holders"][0]["command"].startswith(own)
 
 
 def test_a_port_is_free_again_after_its_listener() -> None:
     with listener(socket.AF_INET, "127.0.0.1") as port:
         pass
-    assert ports.port_facts(port) == {"port": port, "free": True, "holders": []}
+    assert facts.port_facts(port) == {"port": port, "free": True, "holders": []}
 
 
 def test_a_client_that_talks_from_the_port_holds_it_too() -> None:
     with listener(socket.AF_INET, "127.0.0.1") as port, socket.create_connection(("127.0.0.1", port)) as client:
-        facts = ports.port_facts(client.getsockname()[1])
-    assert facts["free"] is False
-    assert [holder["pid"] for holder in facts["holders"]] == [os.getpid()]
+        found = facts.port_facts(client.getsockname()[1])
+    assert found["free"] is False
+    assert [holder["pid"] for holder in found["holders"]] == [os.getpid()]
 
 
 def test_a_bound_socket_without_listening_is_not_to_be_seen() -> None:
     with socket.socket() as sock:
         sock.bind(("", 0))
-        facts = ports.port_facts(sock.getsockname()[1])
-    assert (facts["free"], facts["holders"]) == (False, [])
+        found = facts.port_facts(sock.getsockname()[1])
+    assert (found["free"], found["holders"]) == (False, [])
 
 
 def test_whose_a_port_is_that_only_root_can_look_into(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,11 +69,11 @@ def test_whose_a_port_is_that_only_root_can_look_into(monkeypatch: pytest.Monkey
     monkeypatch.setattr(process, "opened", lambda _pid: set())
     with listener(socket.AF_INET, "127.0.0.1") as port:
         monkeypatch.setattr(os, "geteuid", lambda: 0)
-        assert ports.port_holders(port) == [seats.NOT_SEEN]
+        assert facts.port_holders(port) == [seats.NOT_SEEN]
         monkeypatch.setattr(os, "geteuid", lambda: 1000)
-        (found,) = ports.port_holders(port)
+        (found,) = facts.port_holders(port)
         assert (found["pid"], found["user"], found["launch_id"]) == (None, me, "")
         ours, own = process.LaunchUnit(LAUNCH_ID, os.getuid()), os.getpid()
         monkeypatch.setattr(process, "launch_at", lambda pid: ours if pid == own else None)
-        (found,) = ports.port_holders(port)
+        (found,) = facts.port_holders(port)
     assert (found["pid"], found["user"], found["launch_id"]) == (os.getpid(), me, LAUNCH_ID)

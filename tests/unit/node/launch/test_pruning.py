@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster_node.launch import pruning, state
-from muster_node.launch.pruning import Run
+from muster_node.launch import starting, state
+from muster_node.launch.starting import KeptRun
 from muster_node.tools import trees
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def left(runs: Path) -> set[str]:
 
 
 def prune(runs: Path, keep: int, keep_bytes: int = 0) -> Any:
-    return pruning.prune(str(runs), keep, keep_bytes)
+    return starting.prune(str(runs), keep, keep_bytes)
 
 
 def test_the_newest_are_kept_with_the_one_that_starts(runs: Path) -> None:
@@ -78,10 +78,10 @@ def test_a_folder_of_the_training_user_is_kept(runs: Path) -> None:
 
 
 def test_what_was_not_finished_is_so_the_next_time(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruning, "SECONDS", -1.0)
+    monkeypatch.setattr(starting, "SECONDS", -1.0)
     assert prune(runs, 4)["pruned"] == IDS[:2]
     assert len(left(runs)) == 5
-    monkeypatch.setattr(pruning, "SECONDS", 60.0)
+    monkeypatch.setattr(starting, "SECONDS", 60.0)
     assert prune(runs, 4) == {"pruned": [], "bytes": 0}
     assert left(runs) == set(IDS[2:])
 
@@ -96,7 +96,7 @@ def test_logs_that_take_for_ever_to_measure_keep_none_from_being_removed(
         return 0
 
     monkeypatch.setattr(trees, "size", endless)
-    monkeypatch.setattr(pruning, "MEASURED", 0.5)
+    monkeypatch.setattr(starting, "MEASURED", 0.5)
     assert prune(runs, 3)["pruned"] == IDS[:3]
     assert left(runs) == set(IDS[3:])
 
@@ -115,5 +115,5 @@ def test_logs_that_take_for_ever_to_measure_keep_none_from_being_removed(
     ],
 )
 def test_surplus(keep: int, keep_bytes: int, gone: str) -> None:
-    runs = [Run("c", 3.0, 20), Run("a", 1.0, 5), Run("d", 4.0, 10), Run("b", 2.0, 5)]
-    assert "".join(run.launch_id for run in pruning.surplus(runs, keep, keep_bytes)) == gone
+    runs = [KeptRun("c", 3.0, 20), KeptRun("a", 1.0, 5), KeptRun("d", 4.0, 10), KeptRun("b", 2.0, 5)]
+    assert "".join(run.launch_id for run in starting.surplus(runs, keep, keep_bytes)) == gone

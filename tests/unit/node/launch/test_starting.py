@@ -15,7 +15,7 @@ from unittest.mock import ANY, Mock
 import pytest
 
 from launch_shapes import LAUNCH_ID, a_start
-from muster_node.launch import folders, seats, starting, state
+from muster_node.launch import seats, starting, state
 from muster_node.tools import files
 from muster_node.tools.run import CommandResult
 
@@ -30,7 +30,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(state, "command", lambda *_argv, **_how: CommandResult("", code=0))
     monkeypatch.setattr(starting, "RESERVE_SECONDS", 0.0)
     monkeypatch.setattr(seats, "ROOT", str(tmp_path / "run/reservations"))
-    monkeypatch.setattr(folders, "own_text", lambda: "the program")
+    monkeypatch.setattr(starting, "own_text", lambda: "the program")
     return a_start(
         tmp_path,
         time_limit=60,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster_node.launch import leftovers, ranks, state, stopping, written
+from muster_node.launch import ranks, state, stopping, written
 from muster_node.tools import process
 from muster_node.tools.run import CommandResult
 
@@ -37,7 +37,7 @@ def unit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="muster-test-"))
     folder.chmod(0o755)
     monkeypatch.setattr(state, "STATE_ROOT", str(folder))
-    monkeypatch.setattr(leftovers, "PATIENCE", 0.0)
+    monkeypatch.setattr(stopping, "PATIENCE", 0.0)
     path = folder / LAUNCH_ID / "unit"
     path.mkdir(parents=True)
     os.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)
@@ -96,7 +96,7 @@ def test_without_a_launch_nothing_is_sent(unit: Path, start: Callable[..., dict[
 
 
 def left(user: pwd.struct_passwd = ALONE) -> list[int]:
-    found, unseen = leftovers.leftovers(LAUNCH_ID, user)
+    found, unseen = stopping.leftovers(LAUNCH_ID, user)
     assert unseen == ""
     return [one["pid"] for one in found]
 
@@ -123,15 +123,15 @@ def test_of_other_users_only_what_is_the_launchs(
 
 
 def test_an_account_that_muster_made_has_launches_alone(unit: Path) -> None:
-    made = pwd.struct_passwd(("x", "x", 4242, 4242, leftovers.MADE_BY_MUSTER, "/home/x", "/bin/bash"))
-    assert leftovers.belongs_to_launches(LAUNCH_ID, made)
+    made = pwd.struct_passwd(("x", "x", 4242, 4242, stopping.MADE_BY_MUSTER, "/home/x", "/bin/bash"))
+    assert stopping.belongs_to_launches(LAUNCH_ID, made)
     data = (Path(__file__).parents[4] / "roles/node_baseline/vars/main.yml").read_text()
-    assert f"_node_baseline_user_comment: {leftovers.MADE_BY_MUSTER}\n" in data
+    assert f"_node_baseline_user_comment: {stopping.MADE_BY_MUSTER}\n" in data
 
 
 def test_what_cannot_be_looked_at_is_not_said_to_be_gone(unit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leftovers, "SECONDS", 0.0)
-    assert leftovers.leftovers(LAUNCH_ID, NOBODY) == (
+    monkeypatch.setattr(stopping, "SECONDS", 0.0)
+    assert stopping.leftovers(LAUNCH_ID, NOBODY) == (
         [],
         "its processes could not be looked at: it did not answer in time",
     )

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...verdict.commands import OnNode
-from ..model import Cause, Place, Question, no, not_looked, yes
+from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..progress import WITHIN
 from ..reaching import CALLED_HEAD, WAITED, before_they_met
 from ..said import BY_ID
@@ -17,8 +17,8 @@ from .program import STILL_THERE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..case import Case
-    from ..model import Answer, Symptom
+    from ..case import LaunchCase
+    from ..model import CauseAnswer, Symptom
 
 # Of Gloo's keys; those of NCCL's ids ("//cuda//0") end with the number of a group.
 KEY_OF_RANK = re.compile(r"^(?!.*//cuda//).*/(?P<rank>\d+)$")
@@ -26,16 +26,16 @@ OF_THE_ID, STORE_HAD_NONE = (re.compile(BY_ID[name].pattern) for name in ("nccl.
 RUNNING = OnNode("ps -eo pid,stat,user,lstart,args")
 
 
-def others(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def others(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Every node but the head node: it is the others that it waits for."""
     del by
-    return (Place(node) for node in case.nodes if node != case.head)
+    return (CausePlace(node) for node in case.nodes if node != case.head)
 
 
-def ranks_waited_for(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def ranks_waited_for(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """The ranks that a key of the store names, or a monitored barrier."""
     for rank in dict.fromkeys(number for one in by for number in named_in(one)):
-        yield Place(case.node_of(rank), rank=rank)
+        yield CausePlace(case.node_of(rank), rank=rank)
 
 
 def named_in(symptom: Symptom) -> list[int]:
@@ -44,16 +44,16 @@ def named_in(symptom: Symptom) -> list[int]:
     return [int(one) for one in ([key["rank"]] if key else listed)]
 
 
-def ranks_with_the_id(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def ranks_with_the_id(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """The rank that begins a group of NCCL, by whoever waited for its id."""
     for rank in dict.fromkeys(int(one.about["rank"]) for one in by if "rank" in one.about):
-        yield Place(case.node_of(rank), rank=rank)
+        yield CausePlace(case.node_of(rank), rank=rank)
 
 
 # ---------------------------------------------------------------- what is asked
 
 
-def id_was_awaited(case: Case, place: Place) -> Answer:
+def id_was_awaited(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """The store itself answered, and had nothing of that rank."""
     for one in case.all_failures:
         said, why = OF_THE_ID.search(one.traceback or one.summary), one.traceback or one.summary
@@ -64,7 +64,7 @@ def id_was_awaited(case: Case, place: Place) -> Answer:
     return not_looked("whether the store was there all the time is not known")
 
 
-def was_not_started(case: Case, place: Place) -> Answer:
+def was_not_started(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if case.launch["live"] and place.node in case.seen["agents"]:
         if not case.seen["agents"][place.node]:
             return yes("no launcher runs there", f"processes on {place.node}")
@@ -79,11 +79,11 @@ def was_not_started(case: Case, place: Place) -> Answer:
     return not_looked(f"whether a launcher ran on {place.node} was not looked at")
 
 
-def has_spoken(case: Case, node: str) -> bool:
+def has_spoken(case: LaunchCase, node: str) -> bool:
     return any(one["stderr"] or one["error"] or one["gone_at"] for one in case.seen["ranks"] if one["node"] == node)
 
 
-def came_late(case: Case, place: Place) -> Answer:
+def came_late(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     at = {node: started(case, node) for node in (case.head, place.node)}
     if not all(at.values()):
         return not_looked(f"when the launcher on {place.node} began is not known")
@@ -93,7 +93,7 @@ def came_late(case: Case, place: Place) -> Answer:
     return no("it began in time", "records")
 
 
-def started(case: Case, node: str) -> float | None:
+def started(case: LaunchCase, node: str) -> float | None:
     agents = case.seen["agents"].get(node)
     if agents:
         return agents[0]["started"]
@@ -101,7 +101,7 @@ def started(case: Case, node: str) -> float | None:
     return record["at"] if record else None
 
 
-def rank_is_gone(case: Case, place: Place) -> Answer:
+def rank_is_gone(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     shots = case.seen["snapshots"].get(place.node)
     if shots is None:
         return not_looked(f"{place.node} was not looked at before the launch was stopped")
@@ -114,7 +114,7 @@ def rank_is_gone(case: Case, place: Place) -> Answer:
     return yes(f"rank {place.rank} had no process", f"/proc on {place.node} before the stop", shots["at"])
 
 
-def is_elsewhere(case: Case, place: Place) -> Answer:
+def is_elsewhere(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """A rank that lives, and whose stack is not that of one that meets the others."""
     if place.rank not in case.shots:
         return not_looked(f"rank {place.rank} was not looked at before the launch was stopped")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from ...verdict.commands import OnNode
 from ...verdict.words import few
-from ..model import Cause, Place, Question, no, not_looked, yes
+from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..reaching import ends_of, of_checks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..case import Case
-    from ..model import Answer, Symptom
+    from ..case import LaunchCase
+    from ..model import CauseAnswer, Symptom
 
 REFUSED_LOGIN = re.compile(
     r"Permission denied|Too many authentication failures|Host key verification failed|account is (?:locked|expired)"
@@ -26,46 +26,46 @@ TOGETHER = 20.0  # seconds within which a controller that is cut off loses all o
 LOST = ("node.lost", "launch.peer", "launch.start")
 
 
-def nodes_lost(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def nodes_lost(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Those that the controller does not reach. That another node was silent, as parts of a detached launch say, is no
     reason to doubt a node that answers."""
     shown = [one.node for one in by if one.node and one.id in LOST and one.id != "launch.peer"]
     ends = [name for name, end in case.node_ends.items() if end["lost"] or not end["reached"]]
-    return (Place(node) for node in dict.fromkeys((*shown, *ends)))
+    return (CausePlace(node) for node in dict.fromkeys((*shown, *ends)))
 
 
-def nowhere(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def nowhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case, by
-    yield Place()
+    yield CausePlace()
 
 
 # ---------------------------------------------------------------- what is asked
 
 
-def peers_asked(case: Case, node: str) -> list[str]:
+def peers_asked(case: LaunchCase, node: str) -> list[str]:
     """The other nodes that have called it since."""
     return [one for one in case.nodes if one != node and case.looked_for("net.peer.unreachable", one)]
 
 
-def in_vain(case: Case, node: str) -> list[str]:
+def in_vain(case: LaunchCase, node: str) -> list[str]:
     """What peers found when they called it."""
     return [f"{one['id']}: {one['summary']}" for one in of_checks(case, UNREACHED) if node in ends_of(one)]
 
 
-def why_not_asked(node: str) -> Answer:
+def why_not_asked(node: str) -> CauseAnswer:
     return not_looked(f"whether the other nodes reach {node} was not looked at")
 
 
-def was_called(case: Case, node: str) -> bool:
+def was_called(case: LaunchCase, node: str) -> bool:
     """Peers call the nodes that were asked themselves, and those that a finding names."""
     return bool(in_vain(case, node)) or (bool(peers_asked(case, node)) and f"peer:{node}" in called(case))
 
 
-def called(case: Case) -> set[str]:
+def called(case: LaunchCase) -> set[str]:
     return {one for ids in case.seen["ran"].values() for one in ids if one.startswith("peer:")}
 
 
-def peers_do_not_reach(case: Case, place: Place) -> Answer:
+def peers_do_not_reach(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     found = in_vain(case, place.node)
     if found:
         return yes(found[0], "calls of the other nodes")
@@ -76,7 +76,7 @@ def peers_do_not_reach(case: Case, place: Place) -> Answer:
     )
 
 
-def peers_reach(case: Case, place: Place) -> Answer:
+def peers_reach(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if not was_called(case, place.node):
         return why_not_asked(place.node)
     if in_vain(case, place.node):
@@ -84,14 +84,14 @@ def peers_reach(case: Case, place: Place) -> Answer:
     return yes(f"{few(peers_asked(case, place.node))} reach it", "calls of the other nodes")
 
 
-def takes_calls_without_a_word(case: Case, place: Place) -> Answer:
+def takes_calls_without_a_word(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     for one in of_checks(case, ("net.peer.hangs",)):
         if place.node in ends_of(one):
             return yes(one["summary"], "calls of the other nodes")
     return no("what it takes is answered") if was_called(case, place.node) else why_not_asked(place.node)
 
 
-def began_anew(case: Case, place: Place) -> Answer:
+def began_anew(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     pair = case.both(place.node)
     if pair is None:
         return not_looked(case.why_not(place.node, "boot_id"))
@@ -100,7 +100,7 @@ def began_anew(case: Case, place: Place) -> Answer:
     return no("it has not been booted again", f"records of {place.node}")
 
 
-def login_was_refused(case: Case, place: Place) -> Answer:
+def login_was_refused(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     end = case.node_ends.get(place.node)
     why = f"{end['lost_why'] if end else ''}\n{case.seen['not_looked'].get(place.node, '')}"
     said = REFUSED_LOGIN.search(why)
@@ -112,7 +112,7 @@ def login_was_refused(case: Case, place: Place) -> Answer:
     )
 
 
-def all_lost_together(case: Case, place: Place) -> Answer:
+def all_lost_together(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     del place
     lost = [end for end in case.node_ends.values() if end["lost"]]
     if len(case.nodes) < 2 or len(lost) < len(case.nodes):
@@ -125,7 +125,7 @@ def all_lost_together(case: Case, place: Place) -> Answer:
     return no("the nodes were lost one after another", "the controller")
 
 
-def leases_ran_out(case: Case, place: Place) -> Answer:
+def leases_ran_out(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     del place
     ended = [name for name, end in case.node_ends.items() if end["reason"] == "lease"]
     if len(ended) > 1 and len(ended) == len(case.nodes):
@@ -133,7 +133,7 @@ def leases_ran_out(case: Case, place: Place) -> Answer:
     return no(f"it ran out on {few(ended)} alone" if ended else "", "the end of the launch on each node")
 
 
-def lease_ran_out_here(case: Case, place: Place) -> Answer:
+def lease_ran_out_here(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     ended = [name for name, end in case.node_ends.items() if end["reason"] == "lease"]
     known = [name for name, end in case.node_ends.items() if end["reason"]]
     if place.node in ended and len(ended) < len(case.nodes) and len(known) == len(case.nodes):
@@ -141,15 +141,15 @@ def lease_ran_out_here(case: Case, place: Place) -> Answer:
     return no()
 
 
-def disk_of_controller(case: Case, place: Place) -> Answer:
+def disk_of_controller(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     del place
     said = DISK.search(case.launch["ending_text"]) if not case.launch["ending_node"] else None
     return yes(case.launch["ending_text"], "the controller") if said else no()
 
 
-def leased(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def leased(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case
-    return (Place(one.node) for one in by if one.node)
+    return (CausePlace(one.node) for one in by if one.node)
 
 
 LOG_IN = OnNode()

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from ...verdict.commands import OnNode, playbook
 from ...verdict.words import few
 from ..digests import environment, value_among
-from ..model import Cause, Place, Question, no, not_looked, yes
+from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..reaching import CALLED_PEER, is_loopback, probed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..case import Case
-    from ..model import Answer, Symptom
+    from ..case import LaunchCase
+    from ..model import CauseAnswer, Symptom
 
 # What names the interface that a rank uses.
 OF_NCCL = "NCCL_SOCKET_IFNAME"
@@ -25,7 +25,7 @@ NAME_IT = "Set the variable to the interface of the training network there, or l
 ADDRESSES = OnNode("ip -brief address")
 
 
-def named_interface(case: Case, node: str) -> tuple[str, str]:
+def named_interface(case: LaunchCase, node: str) -> tuple[str, str]:
     """(the variable, the interface that it names); empty where none does that is on this node."""
     record = case.record(node)
     for variable in VARIABLES:
@@ -38,43 +38,43 @@ def named_interface(case: Case, node: str) -> tuple[str, str]:
 # ---------------------------------------------------------------- where
 
 
-def with_its_interface(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def with_its_interface(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Those that showed it, and those that were ended before they could: with the same variable."""
     for one in by:
         name = one.about.get("name", "")
         for node in case.nodes:
             if node == one.node or any(value_among(case, node, variable, (name,)) for variable in VARIABLES):
-                yield Place(node, what=name)
+                yield CausePlace(node, what=name)
 
 
-def where_met(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case
-    return (Place(one.node) for one in by if one.node and one.rank is not None)
+    return (CausePlace(one.node) for one in by if one.node and one.rank is not None)
 
 
-def each_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def each_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
-    return (Place(node) for node in case.nodes)
+    return (CausePlace(node) for node in case.nodes)
 
 
-def told_addresses(case: Case, by: Sequence[Symptom]) -> list[str]:
+def told_addresses(case: LaunchCase, by: Sequence[Symptom]) -> list[str]:
     found = [one.about[name] for one in by for name in ("address", "called") if name in one.about]
     planned = {one["address"] for one in case.launch["nodes"]}
     return [one for one in dict.fromkeys(found) if one not in planned and not is_loopback(one)]
 
 
-def by_owner(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def by_owner(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Who has an address that another rank was told, and that is not the one of the launch."""
     for address in told_addresses(case, by):
         holders = holding(case, address)
-        yield Place(holders[0] if len(holders) == 1 else "", what=address)
+        yield CausePlace(holders[0] if len(holders) == 1 else "", what=address)
 
 
-def by_many(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
-    return (Place(what=address) for address in told_addresses(case, by))
+def by_many(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+    return (CausePlace(what=address) for address in told_addresses(case, by))
 
 
-def holding(case: Case, address: str) -> list[str]:
+def holding(case: LaunchCase, address: str) -> list[str]:
     """The nodes one of whose interfaces has it."""
     found = []
     for node in case.nodes:
@@ -87,7 +87,7 @@ def holding(case: Case, address: str) -> list[str]:
 # ---------------------------------------------------------------- what is asked
 
 
-def interface_is_missing(case: Case, place: Place) -> Answer:
+def interface_is_missing(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     record = case.record(place.node)
     if record is None:
         return not_looked(case.why_not(place.node, "interfaces"))
@@ -99,7 +99,7 @@ def interface_is_missing(case: Case, place: Place) -> Answer:
     return no(f"{place.what} has {few(found['addresses'])}", f"interfaces of {place.node}")
 
 
-def of_nccl_is_none(case: Case, place: Place) -> Answer:
+def of_nccl_is_none(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """Whether its variable, which NCCL reads as a list of beginnings, is none of the node's interfaces in whole."""
     record, known = case.record(place.node), environment(case, place.node)
     if record is None or known is None:
@@ -112,7 +112,7 @@ def of_nccl_is_none(case: Case, place: Place) -> Answer:
     return yes(f"{OF_NCCL} is none of {few(there)}", f"environment and interfaces of {place.node}")
 
 
-def interface_is_another(case: Case, place: Place) -> Answer:
+def interface_is_another(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     wanted = case.planned[place.node]["interface"]
     variable, name = named_interface(case, place.node)
     if name and wanted and name != wanted:
@@ -122,7 +122,7 @@ def interface_is_another(case: Case, place: Place) -> Answer:
     return no("no variable names another interface", f"environment on {place.node}")
 
 
-def tells_its_loopback(case: Case, place: Place) -> Answer:
+def tells_its_loopback(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """A rank that is given no interface tells what its own host name leads to."""
     variable, name = named_interface(case, place.node)
     if name and name != "lo":
@@ -138,7 +138,7 @@ def tells_its_loopback(case: Case, place: Place) -> Answer:
     return no(f"its own name leads to {few(answers)}", f"getaddrinfo on {place.node}")
 
 
-def is_another_address(case: Case, place: Place) -> Answer:
+def is_another_address(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     holders = holding(case, place.what)
     if len(holders) == 1:
         record = case.record(holders[0])
@@ -148,7 +148,7 @@ def is_another_address(case: Case, place: Place) -> Answer:
     return not_looked(case.why_not(unknown[0], "interfaces")) if unknown and not holders else no()
 
 
-def is_everywhere(case: Case, place: Place) -> Answer:
+def is_everywhere(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     holders = holding(case, place.what)
     if len(holders) > 1:
         return yes(f"{few(holders)} have {place.what}", "interfaces of the nodes")

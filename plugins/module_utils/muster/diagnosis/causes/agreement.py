@@ -8,21 +8,21 @@ from ...verdict.commands import OnNode
 from ...verdict.majority import vote
 from ...verdict.words import few
 from ..arguments import SHARED, told
-from ..model import Cause, Place, Question, no, not_looked, yes
+from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..reaching import CALLED_HEAD, CALLED_PEER, WAITED, before_they_met
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ...verdict.majority import Vote
-    from ..case import Case
-    from ..model import Answer, Places, Symptom
+    from ..case import LaunchCase
+    from ..model import CauseAnswer, Places, Symptom
 
 DIFFER = (*CALLED_HEAD, *WAITED, "store.key", "store.in_use", "store.closed", "rendezvous.closed", *CALLED_PEER)
 ARGUMENTS = OnNode("ps -eo pid,user,args")
 
 
-def values(case: Case, option: str) -> dict[str, str]:
+def values(case: LaunchCase, option: str) -> dict[str, str]:
     """By node, what its launcher was told; an address by the name of the node that has it, however it is written."""
     found = {}
     for node, options in told(case).items():
@@ -43,20 +43,20 @@ def said_of(option: str, votes: Vote) -> str:
 def who_differs(option: str) -> Places:
     """The odd one of three or more, where it shows a symptom itself; else nobody: a difference blames neither end."""
 
-    def places(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         known = values(case, option)
         votes = vote(known)
         what = "" if votes.agree else said_of(option, votes)
         odd = [node for node, _ in votes.odd] if votes.usual is not None and len(known) > 2 else []
         shown = {one.node for one in by}
         named = [node for node in odd if node in shown] if len(odd) == 1 else []
-        yield Place(named[0] if named else "", what=what)
+        yield CausePlace(named[0] if named else "", what=what)
 
     return places
 
 
 def differs(option: str) -> Question:
-    def look(case: Case, place: Place) -> Answer:
+    def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         known = values(case, option)
         if not vote(known).agree:
             return yes(place.what, "the launchers' arguments")
@@ -69,7 +69,7 @@ def differs(option: str) -> Question:
     return Question(f"agreement.{option}", f"were the nodes started with different {name}?", look, ARGUMENTS)
 
 
-def ranks(case: Case) -> dict[str, list[str]]:
+def ranks(case: LaunchCase) -> dict[str, list[str]]:
     """The nodes that were told each node rank, which no two may be. With c10d and an id, ranks are given out."""
     found: dict[str, list[str]] = {}
     for node, options in told(case).items():
@@ -78,14 +78,14 @@ def ranks(case: Case) -> dict[str, list[str]]:
     return found
 
 
-def shared_rank(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def shared_rank(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
     twice = [f"{few(nodes)} are both node rank {rank}" for rank, nodes in ranks(case).items() if len(nodes) > 1]
-    yield Place(what="; ".join(twice))
+    yield CausePlace(what="; ".join(twice))
 
 
 def rank_is_shared(*, head: bool) -> Question:
-    def look(case: Case, place: Place) -> Answer:
+    def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         known = ranks(case)
         if any(len(nodes) > 1 and (rank == "0") is head for rank, nodes in known.items()):
             return yes(place.what, "the launchers' arguments")
@@ -95,16 +95,16 @@ def rank_is_shared(*, head: bool) -> Question:
     return Question(f"agreement.{'heads' if head else 'ranks'}", f"are {which}?", look, ARGUMENTS)
 
 
-def all_told(case: Case) -> bool:
+def all_told(case: LaunchCase) -> bool:
     return sum(map(len, ranks(case).values())) == len(case.nodes)
 
 
-def not_told(case: Case) -> Answer:
+def not_told(case: LaunchCase) -> CauseAnswer:
     unknown = next((node for node in case.nodes if "node_rank" not in told(case).get(node, {})), "")
     return not_looked(case.seen["not_looked"].get(unknown, f"what {unknown or 'the nodes'} was given is not known"))
 
 
-def nobody_is_head(case: Case, place: Place) -> Answer:
+def nobody_is_head(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     del place
     known = ranks(case)
     if "0" in known:
@@ -115,9 +115,9 @@ def nobody_is_head(case: Case, place: Place) -> Answer:
     return not_told(case)
 
 
-def nowhere(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def nowhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case, by
-    yield Place()
+    yield CausePlace()
 
 
 def disagreement(name: str, option: str, says: str, fix: str) -> Cause:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...verdict.commands import playbook
 from ..digests import environment, value_among
 from ..drift import difference, of_programs
-from ..model import Cause, Place, Question, no, not_looked, yes
+from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..progress import furthest
 from ..questions import probe
 from .program import others_waited, own_end
@@ -19,9 +19,9 @@ from .program import others_waited, own_end
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ..case import Case
+    from ..case import LaunchCase
     from ..evidence import Program
-    from ..model import Answer, Places, Symptom
+    from ..model import CauseAnswer, Places, Symptom
 
 # Under DETAIL torch makes calls of its own before each of the script's (torch 2.13, distributed_c10d.py).
 DEBUG, DETAIL = "TORCH_DISTRIBUTED_DEBUG", "DETAIL"
@@ -37,11 +37,11 @@ OF_MODELS = (
 OF_VERSIONS = ("python.attribute_missing", "python.syntax", "python.module_missing", "python.library_missing")
 
 
-def known_of(what: Callable[[Program], str | None]) -> Callable[[Case], Mapping[str, str]]:
+def known_of(what: Callable[[Program], str | None]) -> Callable[[LaunchCase], Mapping[str, str]]:
     return lambda case: of_programs(case, what)
 
 
-def version(name: str) -> Callable[[Case], Mapping[str, str]]:
+def version(name: str) -> Callable[[LaunchCase], Mapping[str, str]]:
     return known_of(lambda program: program["versions"].get(name))
 
 
@@ -51,21 +51,23 @@ def code_of(program: Program) -> str | None:
     return " ".join(one[:12] for one in found) or None
 
 
-def odd_one(known: Callable[[Case], Mapping[str, str]]) -> Places:
+def odd_one(known: Callable[[LaunchCase], Mapping[str, str]]) -> Places:
     """The odd node where it showed a symptom by itself; else no node."""
 
-    def places(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         if not any(one.final for one in by):
             return
         found = difference(known(case))
         shown = {one.node for one in by if one.final and not one.victim}
-        yield Place(found.odd if found and found.odd in shown and shown == {found.odd} else "")
+        yield CausePlace(found.odd if found and found.odd in shown and shown == {found.odd} else "")
 
     return places
 
 
-def differs(known: Callable[[Case], Mapping[str, str]], what: str) -> Callable[[Case, Place], Answer]:
-    def look(case: Case, place: Place) -> Answer:
+def differs(
+    known: Callable[[LaunchCase], Mapping[str, str]], what: str
+) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
+    def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         del place
         values = known(case)
         if len(values) < 2:
@@ -76,7 +78,7 @@ def differs(known: Callable[[Case], Mapping[str, str]], what: str) -> Callable[[
     return look
 
 
-def settings_differ(case: Case, place: Place) -> Answer:
+def settings_differ(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """Of a launch in which ranks waited for each other, or did not understand each other."""
     del place
     if own_end(case) or not others_waited(case):
@@ -98,21 +100,21 @@ def settings_differ(case: Case, place: Place) -> Answer:
     return no("what must be the same is the same")
 
 
-def no_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def no_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case
     if any(one.final for one in by):
-        yield Place()
+        yield CausePlace()
 
 
-def where_met(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case
-    return (Place(one.node) for one in by if one.node and one.final)
+    return (CausePlace(one.node) for one in by if one.node and one.final)
 
 
 def cause(
     name: str,
     what: str,
-    known: Callable[[Case], Mapping[str, str]],
+    known: Callable[[LaunchCase], Mapping[str, str]],
     symptoms: tuple[str, ...],
     fix: str,
     command: str = "",

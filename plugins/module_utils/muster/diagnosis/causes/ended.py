@@ -9,16 +9,16 @@ from ...launch.agent_log import exit_codes
 from ...launch.endings import STOPPED, Ending
 from ...launch.failure import NO_MANAGER
 from ...verdict.commands import OnNode
-from ..model import Cause, Place, Question, no, yes
+from ..model import Cause, CausePlace, Question, no, yes
 from .process import OOM_KILLS, OOM_LOGGED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ...launch.failure import Failure
-    from ..case import Case
+    from ..case import LaunchCase
     from ..evidence import NodeEnd
-    from ..model import Answer, Symptom
+    from ..model import CauseAnswer, Symptom
 
 HANGUP, INTERRUPT, TERMINATE = "1", "2", "15"
 NAMES = {HANGUP: "SIGHUP", INTERRUPT: "SIGINT", TERMINATE: "SIGTERM"}
@@ -29,19 +29,19 @@ SIGTERM = "SIGTERM"
 JOURNAL = OnNode("journalctl --lines=50", become=True)
 
 
-def of_launchers(case: Case) -> Iterator[Failure]:
+def of_launchers(case: LaunchCase) -> Iterator[Failure]:
     return (one for one in case.all_failures if one.rank is None and one.ending in (Ending.AGENT, Ending.UNIT))
 
 
-def nodes_of_launchers(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def nodes_of_launchers(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
-    return (Place(one.node, what=one.summary) for one in of_launchers(case) if not one.cascade)
+    return (CausePlace(one.node, what=one.summary) for one in of_launchers(case) if not one.cascade)
 
 
-def by_end(reads: Callable[[NodeEnd, Failure], bool], source: str) -> Callable[[Case, Place], Answer]:
+def by_end(reads: Callable[[NodeEnd, Failure], bool], source: str) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
     """Whether the launcher of a node ended so, before anybody had decided to stop the launch."""
 
-    def look(case: Case, place: Place) -> Answer:
+    def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         for one in of_launchers(case):
             if one.node == place.node and reads(case.node_ends[place.node], one):
                 return yes(one.summary, f"{source} on {place.node}", one.when)
@@ -77,10 +77,10 @@ def failed_by_itself(end: NodeEnd, failure: Failure) -> bool:
     )
 
 
-def signalled_first(number: str) -> Callable[[Case, Sequence[Symptom]], Iterator[Place]]:
+def signalled_first(number: str) -> Callable[[LaunchCase, Sequence[Symptom]], Iterator[CausePlace]]:
     """The node whose launcher was told to stop before all others: those may have been told because of it."""
 
-    def places(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         told = [
             one
             for one in by
@@ -88,18 +88,18 @@ def signalled_first(number: str) -> Callable[[Case, Sequence[Symptom]], Iterator
         ]
         first = min(told, key=lambda one: told_at(case, one), default=None)
         if first is not None and signal_of(first) in ((number,) if number else tuple(NAMES)):
-            yield Place(first.node, rank=first.rank, what=NAMES.get(signal_of(first), ""))
+            yield CausePlace(first.node, rank=first.rank, what=NAMES.get(signal_of(first), ""))
 
     return places
 
 
-def told_at(case: Case, one: Symptom) -> float:
+def told_at(case: LaunchCase, one: Symptom) -> float:
     """A launcher that was told to stop ends its ranks first, and waits for them: the first of them knows when."""
     gone = [end["gone_at"] for end in case.seen["ranks"] if end["node"] == one.node and end["gone_at"]]
     return min([one.when, *gone])
 
 
-def ended_by_us(case: Case, node: str) -> bool:
+def ended_by_us(case: LaunchCase, node: str) -> bool:
     """Whether the launch's own program ended its part there, and so told the launcher to stop."""
     end = case.node_ends.get(node)
     return end is not None and end["reason"] not in ("", "exit")
@@ -110,12 +110,12 @@ def signal_of(one: Symptom) -> str:
     return next((number for number, name in NAMES.items() if name == named), named)
 
 
-def stop_reached(case: Case, when: float) -> bool:
+def stop_reached(case: LaunchCase, when: float) -> bool:
     """Whether what was said then is the noise of the supervisor's own stop."""
     return bool(case.launch["stop_began"]) and when >= case.launch["stop_began"]
 
 
-def nothing_before(case: Case, place: Place) -> Answer:
+def nothing_before(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """A launcher that was told to stop before anything had failed was told by somebody."""
     end = case.node_ends[place.node]
     earlier = [
@@ -132,16 +132,16 @@ def nothing_before(case: Case, place: Place) -> Answer:
     return yes(f"the launcher was told to stop by {place.what}", f"launcher's log on {place.node}", end["ended_at"])
 
 
-def ranks_told(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def ranks_told(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case
     return (
-        Place(one.node, rank=one.rank, what=SIGTERM)
+        CausePlace(one.node, rank=one.rank, what=SIGTERM)
         for one in by
         if one.rank is not None and one.about.get("signal") == SIGTERM
     )
 
 
-def told_from_outside(case: Case, place: Place) -> Answer:
+def told_from_outside(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """The launcher tells its ranks to stop when one of them has failed, or when it was told itself; whoever told this
     one, it was somebody else."""
     mine = next((one for one in case.all_failures if one.rank == place.rank and one.ending is Ending.SIGNAL), None)
@@ -166,10 +166,10 @@ def told_from_outside(case: Case, place: Place) -> Answer:
 
 def ended_itself(one: Failure) -> bool:
     """A rank with a code of its own, or by a signal that no launcher sends first."""
-    return one.rank is not None and (one.ending is not Ending.SIGNAL or SIGTERM not in one.summary)
+    return one.rank is not None and (one.ending is not Ending.SIGNAL or one.signal != SIGTERM)
 
 
-def limit_reached(case: Case, place: Place) -> Answer:
+def limit_reached(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     del place
     for one in case.all_failures:
         if one.ending is Ending.LIMIT:
@@ -177,17 +177,17 @@ def limit_reached(case: Case, place: Place) -> Answer:
     return no()
 
 
-def anywhere(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def anywhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case, by
-    yield Place()
+    yield CausePlace()
 
 
-def ranks_of_workers(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def ranks_of_workers(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case
-    return (Place(one.node, rank=one.rank, what=one.line) for one in by if one.rank is not None and one.final)
+    return (CausePlace(one.node, rank=one.rank, what=one.line) for one in by if one.rank is not None and one.final)
 
 
-def worker_ended(case: Case, place: Place) -> Answer:
+def worker_ended(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     for one in case.all_failures:
         if one.rank == place.rank and place.what in (one.summary, *one.traceback.splitlines()):
             return yes(place.what, f"last words of {one.where}", one.when)

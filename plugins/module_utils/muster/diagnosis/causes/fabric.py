@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 from ...verdict.commands import OnNode
 from .. import progress
-from ..model import Cause, Place, Question, no, not_looked, yes
+from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from .gpu import OWN, found, where_met
 from .program import others_waited, own_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..case import Case
-    from ..model import Answer, Symptom
+    from ..case import LaunchCase
+    from ..model import CauseAnswer, Symptom
 
 GROWS = ("link_downed", "link_error_recovery")
 
 
-def port_went_down(case: Case, place: Place) -> Answer:
+def port_went_down(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     pair = case.both(place.node)
     if pair is None or pair[0]["fabric"] is None or pair[1]["fabric"] is None:
         return not_looked(case.why_not(place.node, "fabric"))
@@ -34,7 +34,7 @@ def port_went_down(case: Case, place: Place) -> Answer:
     return no("no port went down")
 
 
-def within_one_call(case: Case, place: Place) -> Answer:
+def within_one_call(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """All ranks wait in the same call: the program agrees, and what carries the data does not."""
     del place
     if own_end(case) or not others_waited(case):
@@ -47,10 +47,10 @@ def within_one_call(case: Case, place: Place) -> Answer:
     return no("the ranks are not in the same call")
 
 
-def with_several_gpus(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def with_several_gpus(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
     if case.launch["backend"] == "nccl":
-        yield from (Place(node) for node in case.nodes if len(case.ranks_of(node)) > 1)
+        yield from (CausePlace(node) for node in case.nodes if len(case.ranks_of(node)) > 1)
 
 
 PORT = Question("rdma.port", "did a port for RDMA of {node} go down?", port_went_down, OnNode("rdma link show"))

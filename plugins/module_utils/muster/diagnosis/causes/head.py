@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...verdict.commands import OnNode, playbook
-from ..model import Cause, Place, Question, no, not_looked, yes
+from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..reaching import (
     CALLED_HEAD,
     WAITED,
@@ -20,9 +20,9 @@ from ..reaching import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..case import Case
+    from ..case import LaunchCase
     from ..evidence import Listener
-    from ..model import Answer, Symptom
+    from ..model import CauseAnswer, Symptom
 
 TORCH = ("torchrun", "torch.distributed", "python", "accelerate", "deepspeed")
 EARLIER = 2.0  # seconds by which the clocks of a node and of the controller may differ unnoticed
@@ -32,25 +32,25 @@ LISTENERS = OnNode("ss -ltnp sport = :{port}", become=True)
 # ---------------------------------------------------------------- where
 
 
-def each_caller(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
-    return (Place(node, case.head) for node in callers(case, by))
+def each_caller(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+    return (CausePlace(node, case.head) for node in callers(case, by))
 
 
-def held_by(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def held_by(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Where the port is taken: where a process says so, else on the head node."""
-    said = [Place(one.node) for one in by if one.id == "store.in_use"]
+    said = [CausePlace(one.node) for one in by if one.id == "store.in_use"]
     return iter(dict.fromkeys(said or at_head(case, by)))
 
 
-def twice(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def twice(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
-    return (Place(node, case.head) for node in case.nodes if node != case.head)
+    return (CausePlace(node, case.head) for node in case.nodes if node != case.head)
 
 
 # ---------------------------------------------------------------- what is asked
 
 
-def nobody_listened(case: Case, place: Place) -> Answer:
+def nobody_listened(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     shot = case.seen["snapshots"].get(place.node)
     port = case.launch["master_port"]
     if shot is not None and "listeners" not in shot["unseen"]:
@@ -63,7 +63,7 @@ def nobody_listened(case: Case, place: Place) -> Answer:
     return not_looked(case.seen["not_looked"].get(place.node, f"the listeners on {place.node} were not looked at"))
 
 
-def head_waited(case: Case, place: Place) -> Answer:
+def head_waited(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """Who waits for clients does listen; and what is over afterwards was not the reason."""
     end = case.node_ends.get(place.node)
     if end and "waiting for clients" in end["log"]:
@@ -71,7 +71,7 @@ def head_waited(case: Case, place: Place) -> Answer:
     return no()
 
 
-def head_failed(case: Case, place: Place) -> Answer:
+def head_failed(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """Whoever ended by itself does not listen any more: that is why, and the calls in vain follow from it."""
     for one in case.all_failures:
         if one.node == place.node and not one.cascade:
@@ -79,7 +79,7 @@ def head_failed(case: Case, place: Place) -> Answer:
     return no()
 
 
-def earlier(case: Case, node: str) -> Listener | None:
+def earlier(case: LaunchCase, node: str) -> Listener | None:
     """Who listened on the launch's port before the launch began."""
     shot = case.seen["snapshots"].get(node)
     began = case.launch["began"]
@@ -89,7 +89,7 @@ def earlier(case: Case, node: str) -> Listener | None:
     return None
 
 
-def unknown_listener(case: Case, node: str) -> Answer:
+def unknown_listener(case: LaunchCase, node: str) -> CauseAnswer:
     shot = case.seen["snapshots"].get(node)
     if shot is None or "listeners" in shot["unseen"] or not case.launch["began"]:
         return not_looked(case.seen["not_looked"].get(node, f"the listeners on {node} were not looked at"))
@@ -103,7 +103,7 @@ def is_torch(listener: Listener) -> bool:
     return any(word in listener["command"] for word in TORCH)
 
 
-def another_listened(case: Case, place: Place) -> Answer:
+def another_listened(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     one = earlier(case, place.node)
     if one is None:
         return unknown_listener(case, place.node)
@@ -114,7 +114,7 @@ def another_listened(case: Case, place: Place) -> Answer:
     )
 
 
-def stale_store(case: Case, place: Place) -> Answer:
+def stale_store(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     one = earlier(case, place.node)
     if one is None:
         return unknown_listener(case, place.node)
@@ -127,7 +127,7 @@ def stale_store(case: Case, place: Place) -> Answer:
     )
 
 
-def reply_lost(case: Case, place: Place) -> Answer:
+def reply_lost(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     shot = case.seen["snapshots"].get(place.peer)
     half_open = shot["half_open"] if shot else None
     if half_open is None:
@@ -138,7 +138,7 @@ def reply_lost(case: Case, place: Place) -> Answer:
     return no("no half-open connection", f"connections of {place.peer} before the stop")
 
 
-def no_route(case: Case, place: Place) -> Answer:
+def no_route(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     record = case.record(place.node)
     route = record["routes"].get(place.peer) if record else None
     if route is None:
@@ -146,7 +146,7 @@ def no_route(case: Case, place: Place) -> Answer:
     return yes(route["error"], f"ip route get on {place.node}") if route["error"] else no("there is a route")
 
 
-def another_route(case: Case, place: Place) -> Answer:
+def another_route(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     record = case.record(place.node)
     route = record["routes"].get(place.peer) if record else None
     wanted = case.planned[place.node]["interface"]
@@ -157,7 +157,7 @@ def another_route(case: Case, place: Place) -> Answer:
     return yes(f"the route leaves by {route['interface']}, and not by {wanted}", f"ip route get on {place.node}")
 
 
-def has_heads_address(case: Case, place: Place) -> Answer:
+def has_heads_address(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     record, address = case.record(place.node), case.planned[case.head]["address"]
     if record is None:
         return not_looked(case.why_not(place.node, "interfaces"))

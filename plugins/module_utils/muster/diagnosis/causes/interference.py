@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from ...verdict.commands import OnNode
 from ...verdict.words import few
 from ..digests import environment
-from ..model import Cause, Place, Question, no, not_looked, yes
+from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..reaching import CALLED_HEAD, CALLED_PEER, CUT, WAITED
 from .address import holding, told_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..case import Case
-    from ..model import Answer, Symptom
+    from ..case import LaunchCase
+    from ..model import CauseAnswer, Symptom
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 SIDECARS = ("envoy", "pilot-agent", "istio-proxy", "linkerd2-proxy", "linkerd-proxy")
@@ -24,24 +24,24 @@ CONTAINER_NET = 16  # bits that an address in a container and its host's bridge 
 BRIDGES = ("bridge", "virtual")
 
 
-def speakers(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def speakers(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case
-    return (Place(one.node) for one in by if one.node)
+    return (CausePlace(one.node) for one in by if one.node)
 
 
-def contained(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def contained(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Addresses that ranks were told and that no node has."""
     for address in told_addresses(case, by):
         if not holding(case, address):
-            yield Place(what=address)
+            yield CausePlace(what=address)
 
 
-def each_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def each_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
-    return (Place(node) for node in case.nodes)
+    return (CausePlace(node) for node in case.nodes)
 
 
-def has_proxy(case: Case, place: Place) -> Answer:
+def has_proxy(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     names = environment(case, place.node)
     if names is None:
         return not_looked(case.why_not(place.node, "program"))
@@ -53,7 +53,7 @@ def has_proxy(case: Case, place: Place) -> Answer:
     return no("no proxy is set", f"names of the environment on {place.node}")
 
 
-def is_in_a_container(case: Case, place: Place) -> Answer:
+def is_in_a_container(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """Whether some node's bridge has the network of an address that no node has."""
     for node in case.nodes:
         record = case.record(node)
@@ -72,7 +72,7 @@ def same_net(address: str, other: str) -> bool:
         return False
 
 
-def has_sidecar(case: Case, place: Place) -> Answer:
+def has_sidecar(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     shot = case.seen["snapshots"].get(place.node)
     if shot is None or "listeners" in shot["unseen"]:
         return not_looked(f"the listeners on {place.node} were not looked at")

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from ...launch.endings import Ending
 from ...verdict.commands import on_node, playbook
-from ..model import Cause, Place, Question, no, not_looked, yes
+from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..questions import probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..case import Case
-    from ..model import Answer, Places, Symptom
+    from ..case import LaunchCase
+    from ..model import CauseAnswer, Places, Symptom
 
 OWN = ("process.exception", "process.exit", "process.launcher.failed")
 
@@ -25,14 +25,14 @@ OWN = ("process.exception", "process.exit", "process.launcher.failed")
 def nodes_without(group: str) -> Places:
     """Each node whose ranks named the thing in their last words; group: where a text has its name."""
 
-    def places(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         del case
-        return (Place(one.node, what=one.about.get(group, one.line)) for one in by if one.node and one.final)
+        return (CausePlace(one.node, what=one.about.get(group, one.line)) for one in by if one.node and one.final)
 
     return places
 
 
-def missed_there_only(case: Case, place: Place) -> Answer:
+def missed_there_only(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """Whether ranks of this node ended for want of it, while some elsewhere did not."""
     lacked = {
         (one.node, one.rank): one
@@ -49,7 +49,7 @@ def missed_there_only(case: Case, place: Place) -> Answer:
     return yes(here[0].summary, f"last words of {here[0].where}; {others[0]} did not miss it", here[0].when)
 
 
-def variable_is_not_set(case: Case, place: Place) -> Answer:
+def variable_is_not_set(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     record = case.seen["start"].get(place.node) or case.seen["end"].get(place.node)
     if record is None or record["program"] is None:
         return not_looked(case.why_not(place.node, "program"))
@@ -60,24 +60,24 @@ def variable_is_not_set(case: Case, place: Place) -> Answer:
     return yes(f"{place.what} is not set on {place.node}{elsewhere}", "environment of the launch")
 
 
-def has_variable(case: Case, node: str, name: str) -> bool:
+def has_variable(case: LaunchCase, node: str, name: str) -> bool:
     record = case.seen["start"].get(node)
     return record is not None and record["program"] is not None and name in record["program"]["environment"]
 
 
-def could_not_begin(case: Case, place: Place) -> Answer:
+def could_not_begin(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     end = case.node_ends[place.node]
     if end["reason"] == "exec":
         return yes(end["error"] or "it could not be executed", f"the launch's unit on {place.node}", end["ended_at"])
     return no("it was begun")
 
 
-def nodes_that_could_not(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def nodes_that_could_not(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
-    return (Place(one.node) for one in case.all_failures if one.ending is Ending.AGENT and one.rank is None)
+    return (CausePlace(one.node) for one in case.all_failures if one.ending is Ending.AGENT and one.rank is None)
 
 
-def refused_the_options(case: Case, place: Place) -> Answer:
+def refused_the_options(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     for name in [place.node] if place.node else case.nodes:
         end = case.node_ends[name]
         codes = [one["code"] for one in case.seen["ranks"] if one["node"] == name]
@@ -86,11 +86,11 @@ def refused_the_options(case: Case, place: Place) -> Answer:
     return no("nothing ended with the code 2, which stands for wrong options")
 
 
-def where_refused(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def where_refused(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     nodes = {one.node for one in by if one.node}
     for one in by:
         if one.node:
-            yield Place("" if len(nodes) == len(case.nodes) else one.node, what=one.line)
+            yield CausePlace("" if len(nodes) == len(case.nodes) else one.node, what=one.line)
 
 
 ONLY_THERE = Question(

@@ -6,29 +6,29 @@ from typing import TYPE_CHECKING
 
 from ...verdict.commands import OnNode, playbook
 from ...verdict.words import few
-from ..model import Cause, Place, Question, no, not_looked, yes
+from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..reaching import CALLED_HEAD, WAITED, addresses_of, before_they_met, callers, is_address, is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..case import Case
-    from ..model import Answer, Symptom
+    from ..case import LaunchCase
+    from ..model import CauseAnswer, Symptom
 
 
-def by_name(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def by_name(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Each node that was to call the head node by a name; the head node looks itself up too."""
     name = case.launch["master_addr"]
     if name and not is_address(name):
-        yield from (Place(node, what=name) for node in dict.fromkeys((*callers(case, by), case.head)))
+        yield from (CausePlace(node, what=name) for node in dict.fromkeys((*callers(case, by), case.head)))
 
 
-def answers_of(case: Case, place: Place) -> list[str] | None:
+def answers_of(case: LaunchCase, place: CausePlace) -> list[str] | None:
     record = case.record(place.node)
     return record["names"].get(place.what) if record else None
 
 
-def name_unknown(case: Case, place: Place) -> Answer:
+def name_unknown(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     answers = answers_of(case, place)
     if answers is None:
         return not_looked(case.why_not(place.node, "names"))
@@ -37,7 +37,7 @@ def name_unknown(case: Case, place: Place) -> Answer:
     return yes(f"the name {place.what} has no address there", f"getaddrinfo on {place.node}")
 
 
-def name_is_loopback(case: Case, place: Place) -> Answer:
+def name_is_loopback(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     answers = answers_of(case, place)
     if answers is None:
         return not_looked(case.why_not(place.node, "names"))
@@ -46,7 +46,7 @@ def name_is_loopback(case: Case, place: Place) -> Answer:
     return no(f"it leads to {few(answers)}", f"getaddrinfo on {place.node}")
 
 
-def name_is_foreign(case: Case, place: Place) -> Answer:
+def name_is_foreign(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     answers = answers_of(case, place)
     if answers is None:
         return not_looked(case.why_not(place.node, "names"))

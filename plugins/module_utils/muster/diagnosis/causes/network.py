@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...verdict.commands import OnNode, playbook
-from ..model import Cause, Place, Question, no, not_looked, yes
+from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..reaching import CALLED_PEER, CUT, is_held_up, probed, ways_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..case import Case
-    from ..evidence import Record
-    from ..model import Answer, Places, Symptom
+    from ..case import LaunchCase
+    from ..evidence import NodeRecord
+    from ..model import CauseAnswer, Places, Symptom
 
 LINK_LINES = ("Link is Down", "link is down", "link down", "NIC Link is Down", "link becomes down")
 MOST_RESENT = 0.01  # of all segments sent; healthy networks stay far below
@@ -22,23 +22,23 @@ HANGS = ("launch.stalled", "gloo.timeout", "nccl.timeout")
 TRANSFERS = (*HANGS, *CUT)
 
 
-def each_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def each_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
-    return (Place(node) for node in case.nodes)
+    return (CausePlace(node) for node in case.nodes)
 
 
 def unless_held_up(places: Places) -> Places:
     """Where a rank ended by itself or stands still, the others wait for that, and their connections are cut by it: a
     network that is bad now has no part in it."""
 
-    def filtered(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    def filtered(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         if not is_held_up(case):
             yield from places(case, by)
 
     return filtered
 
 
-def link_was_gone(case: Case, place: Place) -> Answer:
+def link_was_gone(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     interface = case.planned[place.node]["interface"]
     grown = case.grown(place.node, lambda record: changes_of(record, interface))
     if grown is None:
@@ -48,12 +48,12 @@ def link_was_gone(case: Case, place: Place) -> Answer:
     return no(f"the carrier of {interface} did not change", f"counters of {place.node}")
 
 
-def changes_of(record: Record, interface: str) -> int | None:
+def changes_of(record: NodeRecord, interface: str) -> int | None:
     found = record["interfaces"].get(interface)
     return found["counters"].get("carrier_changes") if found else None
 
 
-def link_in_kernel_log(case: Case, place: Place) -> Answer:
+def link_in_kernel_log(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     record = case.seen["end"].get(place.node)
     interface = case.planned[place.node]["interface"]
     if record is None or record["kernel"] is None:
@@ -64,7 +64,7 @@ def link_in_kernel_log(case: Case, place: Place) -> Answer:
     return no("nothing of that link", f"kernel log of {place.node}")
 
 
-def link_is_down(case: Case, place: Place) -> Answer:
+def link_is_down(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     record = case.seen["end"].get(place.node)
     found = record["interfaces"].get(case.planned[place.node]["interface"]) if record else None
     if found is None:
@@ -74,7 +74,7 @@ def link_is_down(case: Case, place: Place) -> Answer:
     return no("it is up", f"interfaces of {place.node}")
 
 
-def sends_again(case: Case, place: Place) -> Answer:
+def sends_again(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     again = case.grown(place.node, lambda record: record["counters"].get("tcp.RetransSegs"))
     sent = case.grown(place.node, lambda record: record["counters"].get("tcp.OutSegs"))
     if again is None:
@@ -84,7 +84,7 @@ def sends_again(case: Case, place: Place) -> Answer:
     return no(f"{again} segments were sent again", f"counters of {place.node}")
 
 
-def waits_for_answers(case: Case, place: Place) -> Answer:
+def waits_for_answers(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """Bytes that a rank has sent and that were not confirmed before anything was stopped."""
     shot = case.seen["snapshots"].get(place.node)
     if shot is None:

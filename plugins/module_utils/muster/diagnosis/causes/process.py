@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...verdict.commands import OnNode
-from ..model import Cause, Place, Question, no, not_looked, yes
+from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..questions import shots_at, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..case import Case
-    from ..evidence import Record
-    from ..model import Answer, Places, Symptom
+    from ..case import LaunchCase
+    from ..evidence import NodeRecord
+    from ..model import CauseAnswer, Places, Symptom
 
 CRASHES = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP")
 KILLED = ("SIGKILL",)
@@ -23,14 +23,14 @@ OOM_LINE = ("Out of memory: Killed process", "oom-kill:", "Memory cgroup out of 
 # ---------------------------------------------------------------- where
 
 
-def ranks_shown(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def ranks_shown(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Each rank that showed it by itself."""
     del case
-    return (Place(one.node, rank=one.rank, what=one.line) for one in by if one.rank is not None and not one.victim)
+    return (CausePlace(one.node, rank=one.rank, what=one.line) for one in by if one.rank is not None and not one.victim)
 
 
 def ranks_by_signal(*signals: str) -> Places:
-    def places(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         del case
         for one in by:
             if (
@@ -38,52 +38,52 @@ def ranks_by_signal(*signals: str) -> Places:
                 and not one.victim
                 and (one.id != "rank.signal" or one.about.get("signal") in signals)
             ):
-                yield Place(one.node, rank=one.rank, what=one.about.get("signal", ""))
+                yield CausePlace(one.node, rank=one.rank, what=one.about.get("signal", ""))
 
     return places
 
 
-def alone_with_it(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def alone_with_it(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Each rank with an exception of its own that not all ranks have."""
     return (place for place in ranks_shown(case, by) if not on_every_rank(case, place.what))
 
 
-def shared_by_all(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
-    return (Place(what=place.what) for place in ranks_shown(case, by) if on_every_rank(case, place.what))
+def shared_by_all(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+    return (CausePlace(what=place.what) for place in ranks_shown(case, by) if on_every_rank(case, place.what))
 
 
-def on_every_rank(case: Case, what: str) -> bool:
+def on_every_rank(case: LaunchCase, what: str) -> bool:
     with_it = {one.rank for one in case.all_failures if one.summary == what and one.rank is not None}
     return len(with_it) > 1 and len(with_it) == case.launch["world_size"]
 
 
-def every_live_rank(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def every_live_rank(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
-    return (Place(node, rank=rank) for rank, (node, _) in sorted(case.shots.items()))
+    return (CausePlace(node, rank=rank) for rank, (node, _) in sorted(case.shots.items()))
 
 
-def every_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def every_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
-    return (Place(node) for node in case.nodes)
+    return (CausePlace(node) for node in case.nodes)
 
 
 # ---------------------------------------------------------------- what is asked
 
 
-def ended_by_itself(case: Case, place: Place) -> Answer:
+def ended_by_itself(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     for one in case.all_failures:
         if one.rank == place.rank and one.node == place.node and not one.cascade:
             return yes(one.summary, f"last words of {one.where}", one.when)
     return no("it ended because another one did")
 
 
-def ended_alike(case: Case, place: Place) -> Answer:
+def ended_alike(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if on_every_rank(case, place.what):
         return yes(place.what, f"last words of all {case.launch['world_size']} ranks")
     return no()
 
 
-def killed_for_memory(case: Case, place: Place) -> Answer:
+def killed_for_memory(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     grown = case.grown(place.node, oom_kills)
     if grown is None:
         of_machine = case.grown(place.node, oom_kills_of_machine)
@@ -100,21 +100,21 @@ def killed_for_memory(case: Case, place: Place) -> Answer:
     return no("oom_kill did not grow", f"memory.events on {place.node}")
 
 
-def oom_kills(record: Record) -> int | None:
+def oom_kills(record: NodeRecord) -> int | None:
     return record["unit"]["memory_events"].get("oom_kill") if record["unit"] else None
 
 
-def oom_kills_of_machine(record: Record) -> int | None:
+def oom_kills_of_machine(record: NodeRecord) -> int | None:
     """Of a container that is the whole machine."""
     return record["counters"].get("machine.oom_kill")
 
 
-def oom_kills_of_all(record: Record) -> int | None:
+def oom_kills_of_all(record: NodeRecord) -> int | None:
     """Of the whole machine: where nothing is counted for the launch alone, none for all is none for it."""
     return record["counters"].get("vm.oom_kill")
 
 
-def limit_was_reached(case: Case, place: Place) -> Answer:
+def limit_was_reached(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """Whether it was the launch's own limit, and not the machine's memory."""
     record = case.record(place.node)
     unit = record["unit"] if record else None
@@ -126,7 +126,7 @@ def limit_was_reached(case: Case, place: Place) -> Answer:
     return yes(f"memory.max is {unit['memory_max']} bytes", f"control group on {place.node}") if grown else no()
 
 
-def kernel_says_memory(case: Case, place: Place) -> Answer:
+def kernel_says_memory(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     record = case.seen["end"].get(place.node)
     if record is None or record["kernel"] is None:
         return not_looked(case.why_not(place.node, "kernel"))
@@ -136,7 +136,7 @@ def kernel_says_memory(case: Case, place: Place) -> Answer:
     return no("no out-of-memory kill", f"kernel log of {place.node}")
 
 
-def killed_by_somebody(case: Case, place: Place) -> Answer:
+def killed_by_somebody(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """SIGKILL, when what counts kills for memory was looked at and has not counted."""
     counted, logged = killed_for_memory(case, place), kernel_says_memory(case, place)
     words = {counted.word, logged.word}
@@ -148,7 +148,7 @@ def killed_by_somebody(case: Case, place: Place) -> Answer:
     return not_looked(counted.text)
 
 
-def frozen(case: Case, place: Place) -> Answer:
+def frozen(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     shot = case.seen["snapshots"].get(place.node)
     if shot is None:
         return not_looked(f"{place.node} was not looked at before the launch was stopped")
@@ -157,21 +157,21 @@ def frozen(case: Case, place: Place) -> Answer:
     return yes("its control group is frozen", f"cgroup.freeze on {place.node}") if shot["frozen"] else no("not frozen")
 
 
-def crashed(case: Case, place: Place) -> Answer:
+def crashed(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     end = case.rank_ends.get(place.rank if place.rank is not None else -1)
     if end is None or end["code"] is None:
         return not_looked("how the rank ended is not known")
     return yes(f"exit code {end['code']} ({place.what})", "the launcher's end of the rank") if end["code"] < 0 else no()
 
 
-def script_exited(case: Case, place: Place) -> Answer:
+def script_exited(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     end = case.rank_ends.get(place.rank if place.rank is not None else -1)
     if end is None or end["code"] is None:
         return not_looked("how the rank ended is not known")
     return yes(place.what, "the launcher's end of the rank") if end["code"] > 0 else no()
 
 
-def in_its_stack(case: Case, place: Place) -> Answer:
+def in_its_stack(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """A D state says where in the kernel; an NFS wait says which kind of disk."""
     for shot in shots_at(case, place):
         if shot["state"] == "D" and ("nfs" in shot["wchan"] or "rpc" in shot["wchan"]):

@@ -13,7 +13,7 @@ from ...launch.endings import Ending
 from ...verdict.commands import OnNode
 from .. import progress
 from ..case import once
-from ..model import Cause, Place, Question, no, not_looked, yes
+from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..questions import shots_at
 from ..said import said
 from .process import DISK_WAIT, FROZEN, STOPPED
@@ -21,21 +21,22 @@ from .process import DISK_WAIT, FROZEN, STOPPED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ..case import Case
+    from ..case import LaunchCase
     from ..evidence import Collective
-    from ..model import Answer, Symptom
+    from ..model import CauseAnswer, Group, Symptom
+
 
 WAITED = re.compile(r"Timed out waiting|[Ww]atchdog|timed? ?out|failed to pass monitoredBarrier")
 AT_BARRIER = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier")
 
 
-def in_the_code(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def in_the_code(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case, by
-    yield Place()
+    yield CausePlace()
 
 
 @once
-def others_waited(case: Case) -> bool:
+def others_waited(case: LaunchCase) -> bool:
     """Whether ranks waited until somebody's patience was over, and not because a peer had gone."""
     launch = case.launch
     if launch["live"] or launch["ending"] == Ending.STALLED.name:
@@ -44,13 +45,13 @@ def others_waited(case: Case) -> bool:
 
 
 @once
-def own_end(case: Case) -> str:
+def own_end(case: LaunchCase) -> str:
     """Which rank ended by itself, so that others wait or lose it for that reason; "" for none."""
     return next((one.where for one in case.all_failures if one.rank is not None and not one.cascade), "")
 
 
-def differ(of: Callable[[Collective], str]) -> Callable[[Case, Place], Answer]:
-    def look(case: Case, place: Place) -> Answer:
+def differ(of: Callable[[Collective], str]) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
+    def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         del place
         if sum(bool(one.calls) for one in progress.progress(case)) < 2:
             return not_looked("fewer than two flight recorders could be read")
@@ -60,7 +61,7 @@ def differ(of: Callable[[Collective], str]) -> Callable[[Case, Place], Answer]:
     return look
 
 
-def is_behind(case: Case, place: Place) -> Answer:
+def is_behind(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if own := own_end(case):
         return no(f"{own} had ended by itself")
     if not others_waited(case):
@@ -82,15 +83,15 @@ def is_behind(case: Case, place: Place) -> Answer:
     return yes(f"it had begun {one.enqueued} calls, rank {first.rank} {first.enqueued}{where}", one.source)
 
 
-def ranks_behind(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def ranks_behind(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Those that are behind by their recorders; where there are none, whoever still lives."""
     del by
     known = progress.behind(case)
     ranks = known or dict.fromkeys(case.shots)
-    return (Place(case.node_of(rank), rank=rank) for rank in ranks)
+    return (CausePlace(case.node_of(rank), rank=rank) for rank in ranks)
 
 
-def elsewhere(case: Case, place: Place) -> Answer:
+def elsewhere(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """By stacks alone: all others wait in a call, and this one does not."""
     if own_end(case) or not others_waited(case):
         return no("a rank ended by itself, or none waited")
@@ -114,7 +115,7 @@ def waits(stack: list[str]) -> bool:
     return any(progress.WITHIN.search(frame) for frame in stack[: progress.INNERMOST])
 
 
-def missing_at_barrier(case: Case) -> dict[int, str]:
+def missing_at_barrier(case: LaunchCase) -> dict[int, str]:
     """The ranks that did not come to a monitored barrier, with the line that names them."""
     found = {}
     for one in case.all_failures:
@@ -124,17 +125,17 @@ def missing_at_barrier(case: Case) -> dict[int, str]:
     return found
 
 
-def ranks_missing(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def ranks_missing(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
-    return (Place(case.node_of(rank), rank=rank) for rank in missing_at_barrier(case))
+    return (CausePlace(case.node_of(rank), rank=rank) for rank in missing_at_barrier(case))
 
 
-def was_missing(case: Case, place: Place) -> Answer:
+def was_missing(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     found = missing_at_barrier(case).get(-1 if place.rank is None else place.rank)
     return yes(found, "monitoredBarrier on rank 0") if found else no()
 
 
-def was_there(case: Case, place: Place) -> Answer:
+def was_there(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """A rank that lives, or ended after the others had waited: it was late, and not gone."""
     if shots_at(case, place):
         return yes(f"rank {place.rank} still ran", "/proc before the stop")
@@ -144,30 +145,30 @@ def was_there(case: Case, place: Place) -> Answer:
     return no(f"it had ended: {own[0].summary}") if own else not_looked("whether it still ran is not known")
 
 
-def ranks_that_finished(case: Case) -> list[int]:
+def ranks_that_finished(case: LaunchCase) -> list[int]:
     codes = {name: end["code"] for name, end in case.node_ends.items() if end["reason"] == "exit"}
     return [one["rank"] for one in case.seen["ranks"] if 0 in (one["code"], codes.get(one["node"]))]
 
 
-def finished(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def finished(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
     done = ranks_that_finished(case)
-    return (Place(case.node_of(rank), rank=rank) for rank in done if len(done) < case.launch["world_size"])
+    return (CausePlace(case.node_of(rank), rank=rank) for rank in done if len(done) < case.launch["world_size"])
 
 
-def ranks_alone(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def ranks_alone(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     if case.launch["world_size"] == 1:
-        yield from (Place(one.node, rank=one.rank) for one in by if one.rank is not None)
+        yield from (CausePlace(one.node, rank=one.rank) for one in by if one.rank is not None)
 
 
-def is_alone(case: Case, place: Place) -> Answer:
+def is_alone(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     del place
     if case.is_only_a_log:
         return not_looked("a log of one rank does not say how many there were")
     return yes("it is the launch's only rank", "the launch's plan")
 
 
-def left_early(case: Case, place: Place) -> Answer:
+def left_early(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if own := own_end(case):
         return no(f"{own} had ended by itself")
     end = case.rank_ends[-1 if place.rank is None else place.rank]
@@ -306,5 +307,153 @@ CAUSES = (
         confirm=(),
         support=(MISSING, STILL_THERE),
         refute=(STOPPED, DISK_WAIT, FROZEN),
+    ),
+)
+
+
+OWN = ("process.exception", "process.exception.everywhere", "process.crash")
+
+
+# ---------------------------------------------------------------- code
+
+# What torch says of the program itself: parameters, checkpoints, devices, labels.
+#
+# The exception is the proof. A node is named only where the others, with the same code, did not meet it.
+
+
+def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+    """The one node whose ranks ended so, where those of others did not; else no node."""
+    nodes = {one.node for one in by if one.rank is not None and one.final}
+    if nodes:
+        yield CausePlace(nodes.pop() if len(nodes) == 1 < len(case.nodes) else "")
+
+
+def anywhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+    del case
+    if any(one.final for one in by):
+        yield CausePlace()
+
+
+def by_words(
+    name: str, text: str, asks: str, says: str, fix: str, *, node: bool = False, instead_of: tuple[str, ...] = ()
+) -> Cause:
+    """A cause that the last words of a rank prove. node: whether one node may have it alone."""
+    question: Question = said(f"said.{text}", asks, text)
+    group: Group = "program"
+    return Cause(
+        name,
+        group=group,
+        scope="code",
+        says=says,
+        fix=fix,
+        symptoms=(text,),
+        places=where_met if node else anywhere,
+        confirm=(question,),
+        instead_of=(*OWN, *instead_of),
+    )
+
+
+OF_CODE = (
+    by_words(
+        "program.unused_parameters",
+        "program.unused_parameters",
+        "did DDP wait for the gradient of a parameter that was not used?",
+        "a parameter of the model got no gradient in a step, and DDP waits for each of them",
+        "Use every parameter in the loss, take out those that are not needed, or give DDP find_unused_parameters=True",
+    ),
+    by_words(
+        "program.ready_twice",
+        "program.ready_twice",
+        "did a parameter get its gradient twice?",
+        "a parameter of the model got its gradient twice in a step",
+        "Use checkpointing with use_reentrant=False, or give DDP static_graph=True",
+    ),
+    by_words(
+        "program.checkpoint.prefix",
+        "program.checkpoint_prefix",
+        "do the names in the checkpoint differ by `module.`?",
+        "the checkpoint has DDP's `module.` before all names and the model has not, or the other way round",
+        "Save model.module.state_dict(), or take `module.` from the names before load_state_dict",
+        node=True,
+        instead_of=("program.checkpoint.keys",),
+    ),
+    by_words(
+        "program.checkpoint.keys",
+        "program.checkpoint_keys",
+        "does the checkpoint have other names than the model?",
+        "the checkpoint is of another model, or of another version of it: names are missing or not known",
+        "Load the checkpoint of this model; look whether the same file lies on all nodes",
+        node=True,
+    ),
+    by_words(
+        "program.checkpoint.sizes",
+        "program.checkpoint_sizes",
+        "are tensors in the checkpoint of other sizes than in the model?",
+        "tensors in the checkpoint are of other sizes than in the model",
+        "Make the model with the settings of the checkpoint (classes, layers, vocabulary), or leave these tensors out",
+        node=True,
+    ),
+    by_words(
+        "program.no_group",
+        "program.no_group",
+        "was a collective called without a process group?",
+        "a collective is called before init_process_group, or after destroy_process_group",
+        "Call init_process_group first, on all ranks",
+        node=True,
+    ),
+    by_words(
+        "program.thread_left",
+        "program.thread_left",
+        "did the C++ library abort because a thread was still running?",
+        "a thread was still running when its owner was taken down: most often Gloo's, where something holds the process"
+        " group when Python ends",
+        "Drop models and DDP objects, call gc.collect() and then destroy_process_group(), as docs/migrating.md shows",
+    ),
+    by_words(
+        "program.device_twice",
+        "nccl.duplicate_gpu",
+        "did NCCL find two ranks on one GPU?",
+        "two ranks of a node use the same GPU",
+        "Call torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before anything of CUDA",
+    ),
+    by_words(
+        "program.device_assert",
+        "cuda.assert",
+        "did a kernel find an index out of range?",
+        "an index is out of range in a kernel, such as a label beyond the number of classes",
+        "Look at labels and indices; CUDA_LAUNCH_BLOCKING=1 in launch_env shows the call",
+        node=True,
+    ),
+    by_words(
+        "program.forked",
+        "cuda.forked",
+        "was CUDA used in a process that had been forked?",
+        "a process that was forked, such as a worker of a data loader, uses CUDA, which its parent had begun to use",
+        "Give tensors on the processor from the data set and bring batches to the GPU in the loop, or give DataLoader"
+        " multiprocessing_context='spawn'",
+    ),
+    by_words(
+        "program.devices_mixed",
+        "cuda.devices_mixed",
+        "did a call get tensors of several devices?",
+        "a call got tensors of several devices",
+        "Bring the model, its buffers and each batch to the same device: .to(device)",
+    ),
+    by_words(
+        "program.device_type",
+        "nccl.device_type",
+        "did a collective get a tensor on a device that its library is not for?",
+        "a collective got a tensor on a device that the process group's library is not for, such as NCCL one on the"
+        " processor",
+        "Bring the tensor to the rank's GPU before the call, or begin the group with"
+        " init_process_group('cpu:gloo,cuda:nccl')",
+    ),
+    by_words(
+        "program.torch_for_cpus",
+        "cuda.not_built",
+        "is the torch of the environment one for CPUs?",
+        "the script asks for a GPU, and the torch of the environment is the one for CPUs",
+        "Set cluster_backend or pytorch_variant as the machines are, or launch in an environment with CUDA",
+        node=True,
     ),
 )

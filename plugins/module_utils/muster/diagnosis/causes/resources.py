@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from ...verdict.commands import OnNode
 from ...verdict.words import gigabytes
-from ..model import Cause, Place, Question, no, not_looked, yes
+from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..questions import probe
 from .program import others_waited, own_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ..case import Case
-    from ..evidence import Disk, Record
-    from ..model import Answer, Symptom
+    from ..case import LaunchCase
+    from ..evidence import Disk, NodeRecord
+    from ..model import CauseAnswer, Symptom
 
 LITTLE = 1 << 20  # bytes free, below which hardly any write of a checkpoint or a log succeeds
 SMALL_SHM = 64 << 20  # a container's default, with which NCCL and data loaders are known to fail
@@ -37,31 +37,31 @@ def counts(one: Symptom) -> bool:
     return bool(one.node) and (one.final or one.id.startswith("nccl."))
 
 
-def where_met(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Each node that ended with it. what: the path, where the text has one."""
     del case
-    return (Place(one.node, what=one.about.get("path", "")) for one in by if counts(one))
+    return (CausePlace(one.node, what=one.about.get("path", "")) for one in by if counts(one))
 
 
-def where_bus_errors(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def where_bus_errors(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     """Of the signals that end ranks, SIGBUS alone says that memory that was mapped has no room behind it."""
     return where_met(case, [one for one in by if one.id != "rank.signal" or one.about.get("signal") == "SIGBUS"])
 
 
-def ranks_that_met(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def ranks_that_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case
-    return (Place(one.node, rank=one.rank) for one in by if one.node and one.final and one.rank is not None)
+    return (CausePlace(one.node, rank=one.rank) for one in by if one.node and one.final and one.rank is not None)
 
 
-def every_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+def every_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
-    return (Place(node) for node in case.nodes)
+    return (CausePlace(node) for node in case.nodes)
 
 
 # ---------------------------------------------------------------- disks
 
 
-def disks_of(case: Case, place: Place) -> list[Disk] | None:
+def disks_of(case: LaunchCase, place: CausePlace) -> list[Disk] | None:
     """Those on which the path lies, by the longest mount that is known; all but shared memory without a path."""
     record = case.record(place.node)
     if record is None or not record["disks"]:
@@ -72,8 +72,8 @@ def disks_of(case: Case, place: Place) -> list[Disk] | None:
     return [one for one in under if len(one["path"]) == longest] if place.what else disks
 
 
-def disk_with(reads: Callable[[Disk], bool], says: str) -> Callable[[Case, Place], Answer]:
-    def look(case: Case, place: Place) -> Answer:
+def disk_with(reads: Callable[[Disk], bool], says: str) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
+    def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         disks = disks_of(case, place)
         if not disks:
             why = f"what {place.what} lies on was not looked at" if disks == [] else case.why_not(place.node, "disks")
@@ -98,7 +98,7 @@ def takes_no_writes(disk: Disk) -> bool:
     return disk["read_only"]
 
 
-def shm_is_small(case: Case, place: Place) -> Answer:
+def shm_is_small(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     record = case.record(place.node)
     disk = next((one for one in record["disks"] if one["use"] == "shm"), None) if record else None
     if disk is None:
@@ -112,10 +112,10 @@ def shm_is_small(case: Case, place: Place) -> Answer:
 # ---------------------------------------------------------------- limits
 
 
-def limit(name: str, what: str) -> Callable[[Case, Place], Answer]:
+def limit(name: str, what: str) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
     """Whether this limit of the launch's processes is there at all: the error number says that it was reached."""
 
-    def look(case: Case, place: Place) -> Answer:
+    def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         if name not in limits_of(case, place.node):
             return not_looked(case.why_not(place.node, "limits"))
         soft = limits_of(case, place.node)[name][0]
@@ -132,7 +132,7 @@ def limit(name: str, what: str) -> Callable[[Case, Place], Answer]:
     return look
 
 
-def limits_of(case: Case, node: str) -> dict[str, list[int | None]]:
+def limits_of(case: LaunchCase, node: str) -> dict[str, list[int | None]]:
     """Those at the end; those of the start where the unit's main process was gone by then."""
     records = (case.seen["end"].get(node), case.seen["start"].get(node))
     return next((record["limits"] for record in records if record and record["limits"]), {})
@@ -142,7 +142,7 @@ def differs(theirs: int | None, soft: int) -> bool:
     return theirs is None or theirs > soft
 
 
-def tasks_refused(case: Case, place: Place) -> Answer:
+def tasks_refused(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     grown = case.grown(place.node, pids_refused)
     if grown:
         return yes(f"{grown} tasks were refused by the launch's control group", f"pids.events on {place.node}")
@@ -160,11 +160,11 @@ def tasks_refused(case: Case, place: Place) -> Answer:
     return no("no task was refused")
 
 
-def pids_refused(record: Record) -> int | None:
+def pids_refused(record: NodeRecord) -> int | None:
     return record["unit"]["pids_refused"] if record["unit"] else None
 
 
-def held_back(case: Case, place: Place) -> Answer:
+def held_back(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """Whether the launch got too little processor time there, and by far more than elsewhere."""
     if own_end(case) or not others_waited(case):
         return no("a rank ended by itself, or none waited until its time was over")
@@ -183,7 +183,7 @@ def held_back(case: Case, place: Place) -> Answer:
     )
 
 
-def throttled(case: Case, node: str) -> float | None:
+def throttled(case: LaunchCase, node: str) -> float | None:
     """Of its unit, or of the container that is the whole machine: the larger share."""
     shares = []
     for count in (of_unit, of_machine):
@@ -194,15 +194,15 @@ def throttled(case: Case, node: str) -> float | None:
     return max(shares, default=None)
 
 
-def of_unit(name: str) -> Callable[[Record], int | None]:
+def of_unit(name: str) -> Callable[[NodeRecord], int | None]:
     return lambda record: record["unit"]["cpu"].get(name) if record["unit"] else None
 
 
-def of_machine(name: str) -> Callable[[Record], int | None]:
+def of_machine(name: str) -> Callable[[NodeRecord], int | None]:
     return lambda record: record["counters"].get(f"machine.{name}")
 
 
-def conntrack_dropped(case: Case, place: Place) -> Answer:
+def conntrack_dropped(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if own := own_end(case):
         return no(f"{own} had ended by itself")
     record = case.seen["end"].get(place.node)
@@ -219,7 +219,7 @@ def conntrack_dropped(case: Case, place: Place) -> Answer:
     return no(f"{count} of {most} connections are tracked")
 
 
-def asked_too_much(case: Case, place: Place) -> Answer:
+def asked_too_much(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     record = case.record(place.node)
     total = record["memory"].get("total") if record else None
     asked = 0

@@ -6,7 +6,7 @@ descriptions of its errors (cudaGetErrorString), as torch puts them behind "CUDA
 
 from __future__ import annotations
 
-from ..model import Text
+from ..evidence import Text
 
 RUN = "run on an H200: torch 2.11, driver 580"
 READ = "read, not run: CUDA's error descriptions"

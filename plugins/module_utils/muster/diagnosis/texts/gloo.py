@@ -6,7 +6,7 @@ with their bytes swapped, and are not read.
 
 from __future__ import annotations
 
-from ..model import Text
+from ..evidence import Text
 
 BRACKETS = r"\[(?P<address>[0-9a-fA-F.:]+)\]:\d+"
 RECORDED = "recorded with torch 2.13 on two network namespaces"

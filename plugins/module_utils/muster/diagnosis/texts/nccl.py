@@ -6,7 +6,7 @@ second one, a network card or a broken link is read.
 
 from __future__ import annotations
 
-from ..model import Text
+from ..evidence import Text
 
 RUN = "run on an H200: torch 2.11, NCCL 2.28.9, driver 580"
 READ = "read, not run: NCCL 2.30's source"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model import Text
+from ..evidence import Text
 
 RUN = "torch 2.13 with Gloo, run here"
 

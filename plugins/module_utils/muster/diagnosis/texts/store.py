@@ -6,7 +6,7 @@ brackets with a comma, `(host, port)`, is what it was given, and only that is re
 
 from __future__ import annotations
 
-from ..model import Text
+from ..evidence import Text
 
 GIVEN = r"\(?(?P<address>[^\s(),]+)(?:, |:)(?P<port>\d+)\)?"
 RECORDED = "recorded with torch 2.13 on two network namespaces"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model import Text
+from ..evidence import Text
 
 SIGNALS = "torch 2.13, torch/utils/data/_utils/signal_handling.py"
 
