@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from muster.launch import launchers
 from muster.launch.plan import masked
 from muster.verdict.words import gigabytes
-from muster_controller.artifacts.private_files import append, make_folder, write_json
+from muster_controller.artifacts.private_files import append, make_folder
+from muster_controller.artifacts.runs import write_json
 
 from . import kept_evidence
 from .tails import Tails
