@@ -79,7 +79,7 @@ def answering() -> AnsweringNodes:
 
 def diagnose(seen: LaunchRecord, folder: Path, messages: AnsweringNodes, said: list[str]) -> Diagnosed | None:
     supervisor: Any = SimpleNamespace(
-        settings=SimpleNamespace(rendezvous_timeout=120),
+        options=SimpleNamespace(rendezvous_timeout=120),
         evidence=SimpleNamespace(start={}, end={}, snapshots={}, key="00"),
         messages=messages,
     )
@@ -203,7 +203,7 @@ def by_rules(folder: Path, said: list[str], *, commands: bool, monkeypatch: pyte
         lambda *_: SimpleNamespace(ask=nodes.ask, gather=nodes.gather, open=lambda: None, close=lambda: None),
     )
     supervisor: Any = SimpleNamespace(
-        settings=SimpleNamespace(rendezvous_timeout=120),
+        options=SimpleNamespace(rendezvous_timeout=120),
         evidence=SimpleNamespace(start={}, end={}, snapshots={}, key="00"),
         messages=answering(),
         snapshots=SimpleNamespace(connections={name: SimpleNamespace(beside=dict) for name in ("node1", "node2")}),
