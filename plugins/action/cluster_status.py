@@ -26,7 +26,7 @@ from ansible.utils.display import Display
 from muster.status.judge import StatusFacts, StatusNode, as_dict, quarantine, ranks_of, sentence, status
 from muster.status.screen import screen
 from muster_controller.artifacts.past_runs import past
-from muster_controller.artifacts.private_files import write_json
+from muster_controller.artifacts.runs import write_json
 from muster_controller.nodes.connection import connect
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.interruption import Interruption

@@ -23,8 +23,7 @@ import yaml
 
 from muster.acceptance import baseline, judge, reports
 from muster.report.run_verdict import ended_with
-from muster_controller.artifacts.private_files import write_json
-from muster_controller.artifacts.runs import add_verdict, read_json
+from muster_controller.artifacts.runs import add_verdict, read_json, write_json
 from muster_controller.playbook.action import ControllerAction, Options
 
 ACCEPTED = "acceptance.json"  # beside the runs of its cluster, none of which it goes with

@@ -26,9 +26,8 @@ from muster.launch.jobs import merge
 from muster.verdict.check import collect
 from muster.verdict.commands import playbook
 from muster.verdict.finding import add_up
-from muster_controller.artifacts.private_files import write_json
 from muster_controller.artifacts.record import operator
-from muster_controller.artifacts.runs import add_verdict, run_folder, run_id
+from muster_controller.artifacts.runs import add_verdict, run_folder, run_id, write_json
 from muster_controller.drift.drifting import TAGS, Drifting, DriftReport
 from muster_controller.drift.installed import ask_all, requests
 from muster_controller.drift.steps_run import run_steps

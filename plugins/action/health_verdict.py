@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from muster.health import cluster, metrics, table
 from muster.health.cluster import Nodes
 from muster.verdict.finding import add_up
-from muster_controller.artifacts.private_files import write_json
-from muster_controller.artifacts.runs import add_verdict, run_folder
+from muster_controller.artifacts.runs import add_verdict, run_folder, write_json
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.node_error import one_line
 from muster_controller.playbook.variables import registered

@@ -23,8 +23,7 @@ from muster.inspect import node as inspect_node
 from muster.inspect.gpus import reminder
 from muster.inspect.node import InspectedNode
 from muster.verdict.finding import add_up, with_fix
-from muster_controller.artifacts.private_files import write_json
-from muster_controller.artifacts.runs import run_id
+from muster_controller.artifacts.runs import run_id, write_json
 from muster_controller.gpu_stack.rdma import part_of
 from muster_controller.gpu_stack.rdma import table as rdma_table
 from muster_controller.playbook.action import ControllerAction, Options

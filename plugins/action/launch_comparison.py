@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from muster.acceptance import comparison
-from muster_controller.artifacts.private_files import write_json
-from muster_controller.artifacts.runs import add_verdict, open_run
+from muster_controller.artifacts.runs import add_verdict, open_run, write_json
 from muster_controller.playbook.action import ControllerAction, Options
 
 if TYPE_CHECKING:

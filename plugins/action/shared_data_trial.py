@@ -21,8 +21,7 @@ from ansible.errors import AnsibleActionFail
 from muster.shared_data import trial as domain
 from muster.verdict.check import collect
 from muster.verdict.finding import add_up, as_lines
-from muster_controller.artifacts.private_files import write_json
-from muster_controller.artifacts.runs import add_verdict, run_folder
+from muster_controller.artifacts.runs import add_verdict, run_folder, write_json
 from muster_controller.nodes.asking import ask_nodes
 from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.action import NOBODY_REACHED, ControllerAction, Options

@@ -21,8 +21,8 @@ from muster.launch.text import NAME, describe, failure_text, headline, not_asked
 from muster.launch.watched import gone
 from muster.verdict.commands import Terminal
 from muster_controller.artifacts.keeping import Keeping
-from muster_controller.artifacts.private_files import point_latest, write_json
-from muster_controller.artifacts.runs import keep_verdict, open_run
+from muster_controller.artifacts.private_files import point_latest
+from muster_controller.artifacts.runs import keep_verdict, open_run, write_json
 from muster_controller.detached.watched_launch import WatchedLaunch, runs_detached
 from muster_controller.diagnosis.diagnosing import Diagnosing, failed
 from muster_controller.diagnosis.rule_files import site_rules

@@ -6,13 +6,10 @@ folders above them.
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from muster.verdict.printable import printable
-from muster_controller.playbook.terminal import terminal
 from muster_node.tools import files
 
 if TYPE_CHECKING:
@@ -49,9 +46,3 @@ def make_folder(folder: Path) -> None:
 def point_latest(folder: Path) -> None:
     """Let `latest` beside this run's folder point to it."""
     files.link(str(folder.parent / "latest"), folder.name)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a value, printable, with the commands of its findings as they can be typed; see write_text."""
-    text = json.dumps(terminal().shapes(value), indent=2, sort_keys=False, ensure_ascii=False)
-    write_text(path, printable(text) + "\n")

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
-import time
 from typing import TYPE_CHECKING, Any
 
 from muster.launch.outcome import knows_less
 from muster.report.run_verdict import joined
+from muster.verdict.printable import printable
+from muster_controller.playbook.terminal import terminal
 from muster_node.tools import files
 from muster_node.tools.process import LAUNCH_ID
 
-from .private_files import FOLDER, make_folder, point_latest, write_json
+from .ids import fresh_id
+from .private_files import FOLDER, make_folder, point_latest, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -106,5 +107,7 @@ def keep_verdict(folder: Path, verdict: Verdict, keeping: Keeping) -> None:
         keeping.say(f"The verdict is not in {path}: {lost}. It is: {verdict['status']}: {verdict['summary']}")
 
 
-def fresh_id() -> str:
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+def write_json(path: Path, value: Any) -> None:
+    """Write a value, printable, with the commands of its findings as they can be typed; see write_text."""
+    text = json.dumps(terminal().shapes(value), indent=2, sort_keys=False, ensure_ascii=False)
+    write_text(path, printable(text) + "\n")

@@ -16,7 +16,7 @@ from muster.diagnosis.site_rules import asked, open_questions
 from muster.diagnosis.words import diagnosis
 from muster.launch.endings import has_failed
 from muster.net_probe.quality import SLOW_STREAM
-from muster_controller.artifacts.private_files import write_json
+from muster_controller.artifacts.runs import write_json
 from muster_controller.nodes.messages import Messages
 from muster_controller.playbook.interruption import Interruption
 from muster_controller.playbook.terminal import typed

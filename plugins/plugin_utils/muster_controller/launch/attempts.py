@@ -18,7 +18,7 @@ from muster.launch.manager import USER, whose
 from muster.launch.pace import pace
 from muster.launch.plan import PORTS, PlanError
 from muster.verdict.reading import UnusableError
-from muster_controller.artifacts.runs import fresh_id
+from muster_controller.artifacts.ids import fresh_id
 from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.interruption import Interruption
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from muster.launch import launchers
 from muster.launch.plan import masked
-from muster_controller.artifacts.private_files import make_folder, write_json
+from muster_controller.artifacts.private_files import make_folder
+from muster_controller.artifacts.runs import write_json
 
 from . import kept_evidence
 from .kept_log import KeptLog

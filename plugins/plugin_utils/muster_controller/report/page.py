@@ -11,8 +11,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from muster import report
 from muster.verdict.printable import printable
-from muster_controller.artifacts.private_files import write_json, write_text
-from muster_controller.artifacts.runs import history, read_json
+from muster_controller.artifacts.private_files import write_text
+from muster_controller.artifacts.runs import history, read_json, write_json
 from muster_controller.playbook.variables import project_root
 
 if TYPE_CHECKING:

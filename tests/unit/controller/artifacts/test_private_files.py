@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from muster_controller.artifacts.private_files import append, write_json
+from muster_controller.artifacts.private_files import append
+from muster_controller.artifacts.runs import write_json
 from muster_controller.artifacts.runs import open_run
 from muster_controller.report.page import rewrite_page, write_page
 

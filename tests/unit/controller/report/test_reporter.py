@@ -20,7 +20,7 @@ from ansible.module_utils.common.collections import ImmutableDict
 from muster.verdict.finding import Finding, add_up
 from muster.verdict.masking import MASK
 from muster_controller.artifacts import runs
-from muster_controller.artifacts.private_files import write_json
+from muster_controller.artifacts.runs import write_json
 from muster_controller.playbook.command_line import shown
 from muster_controller.report.page import rewrite_page
 from muster_controller.report.reporter import FIRST_CONTACT, Reporter, reason
