@@ -64,7 +64,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import container_engine as domain
 from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster_node.tools import process
-from ansible.module_utils.muster_node.tools.result import TaskRefusedError, diff, lines, one_sentence, refuse, warn
+from ansible.module_utils.muster_node.tools.result import RefusedError, diff, lines, one_sentence, refuse, warn
 from ansible.module_utils.muster_node.tools.run import PATH, names, read, run
 
 SPEC = {
@@ -158,7 +158,7 @@ def act(plan: domain.ContainerEnginePlan) -> None:
     for step in plan.steps:
         done = run(*step.argv, seconds=120)
         if done.why:
-            raise TaskRefusedError(f"{step.name} did not work: {done.why}. By hand: sudo {' '.join(step.argv)}")
+            raise RefusedError(f"{step.name} did not work: {done.why}. By hand: sudo {' '.join(step.argv)}")
 
 
 def wait_for_the_runtime(engine: str) -> str:
@@ -182,7 +182,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         again = domain.make_plan(look(engine))
         if unheard or again.steps:
             done = "; ".join(" ".join(step.argv) for step in plan.steps)
-            raise TaskRefusedError(unheard or f"{'; '.join(again.differences)}, although this was done: {done}")
+            raise RefusedError(unheard or f"{'; '.join(again.differences)}, although this was done: {done}")
     warn(module, plan.notes)
     commands = [" ".join(step.argv) for step in plan.steps]
     return {

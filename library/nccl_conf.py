@@ -95,7 +95,7 @@ from ansible.module_utils.muster.gpu_stack import nccl_conf as domain
 from ansible.module_utils.muster.gpu_stack import nccl_ib
 from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster_node.tools import files
-from ansible.module_utils.muster_node.tools.result import TaskRefusedError, diff, one_sentence, refuse, warn
+from ansible.module_utils.muster_node.tools.result import RefusedError, diff, one_sentence, refuse, warn
 from ansible.module_utils.muster_node.tools.run import names, read, run
 
 SPEC = {
@@ -120,7 +120,7 @@ FIX = f"To change it, run {playbook('site.yml', tags='gpu_stack', nccl_mode='man
 def look_at_interfaces() -> list[dict[str, Any]]:
     answer = run("ip", "-json", "addr")
     if answer.why:
-        raise TaskRefusedError(f"its interfaces cannot be looked at: {answer.why}")
+        raise RefusedError(f"its interfaces cannot be looked at: {answer.why}")
     found: list[dict[str, Any]] = json.loads(answer.text)
     return [each for each in found if each.get("ifname")]
 
@@ -197,7 +197,7 @@ def read_conf() -> str | None:
 def write_conf(text: str) -> None:
     path = Path(domain.PATH)
     if path.is_symlink():
-        raise TaskRefusedError(
+        raise RefusedError(
             f"{path} is a link to {path.readlink()}, so another tool writes it. Replace the link by a file, or let "
             'that tool write the lines and set nccl_conf to "off"'
         )

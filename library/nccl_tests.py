@@ -99,7 +99,7 @@ from typing import IO, Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import nccl_tests as domain
 from ansible.module_utils.muster.verdict.commands import playbook
-from ansible.module_utils.muster_node.tools.result import TaskRefusedError, diff, one_sentence
+from ansible.module_utils.muster_node.tools.result import RefusedError, diff, one_sentence
 
 SPEC = {
     "node": {"type": "str", "required": True},
@@ -129,7 +129,7 @@ class Builder:
             entry = pwd.getpwnam(user)
         except KeyError:
             fix = f"Run the baseline first: {playbook('site.yml', tags='baseline')}"
-            raise TaskRefusedError(f"there is no user {user}. {fix}") from None
+            raise RefusedError(f"there is no user {user}. {fix}") from None
         self.uid, self.gid = entry.pw_uid, entry.pw_gid
         self.ids: dict[str, Any] = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": [entry.pw_gid]}
         self.lock = lock
@@ -185,7 +185,7 @@ def compile_in(half: Path, builder: Builder, given: dict[str, Any], home: str) -
             ended = builder.run(*step, cwd=half, log=stream, seconds=SECONDS)
             if ended != 0:
                 last = log.read_text(errors="replace").splitlines()[-LINES_SHOWN:]
-                raise TaskRefusedError(
+                raise RefusedError(
                     f"{step[0]} ended with {ended} over nccl-tests; all of it is in {log}: {' | '.join(last)}"
                 )
 
@@ -195,15 +195,13 @@ def build(given: dict[str, Any], wanted: domain.NcclTestsBuild) -> None:
     found = digest(archive)
     if found != given["sha256"].lower():
         archive.unlink()
-        raise TaskRefusedError(
+        raise RefusedError(
             f"the source of nccl-tests has the SHA-256 {found}, and nccl_tests_sha256 is {given['sha256']}: it is "
             "another file. Nothing was unpacked"
         )
     home = f"/usr/local/cuda-{wanted.cuda}"
     if not Path(home, "bin/nvcc").exists():
-        raise TaskRefusedError(
-            f"{home}/bin/nvcc is not there, which compiles nccl-tests. Set cuda_toolkit_mode to manage"
-        )
+        raise RefusedError(f"{home}/bin/nvcc is not there, which compiles nccl-tests. Set cuda_toolkit_mode to manage")
     lock = os.open(root, os.O_RDONLY)
     try:
         # The compiler inherits the lock: when its run is killed, the next one waits for it.
@@ -217,7 +215,7 @@ def build(given: dict[str, Any], wanted: domain.NcclTestsBuild) -> None:
         compile_in(half, builder, given, home)
         ended = builder.starts(half)
         if ended != 0:
-            raise TaskRefusedError(
+            raise RefusedError(
                 f"{domain.PROGRAM} was built, and does not start ({ended}). See: ldd {half}/build/*_perf"
             )
         final = root / wanted.name
@@ -237,7 +235,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     ended = Builder(given["user"]).starts(folder) if folder.exists() else "it is not there"
     needed = ended != 0
     if needed and given["mode"] == "verify":
-        raise TaskRefusedError(f"nccl-tests {given['version']} do not start in {folder} ({ended})")
+        raise RefusedError(f"nccl-tests {given['version']} do not start in {folder} ({ended})")
     if needed and builds:
         build(given, wanted)
     return {
@@ -250,7 +248,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
 
 def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    with one_sentence(module, refusals=(domain.NcclTestsRequestError,)):
+    with one_sentence(module, refusals=(domain.NcclTestsError,)):
         module.exit_json(**run_module(module))
 
 

@@ -43,7 +43,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.inspect.stack import packages_of
 from ansible.module_utils.muster.nvidia_driver.apt import AptSimulation, complaints, fix_with, parse
-from ansible.module_utils.muster.nvidia_driver.family import parts, refusals, remark
+from ansible.module_utils.muster.nvidia_driver.removal import parts, refusals, remark
 from ansible.module_utils.muster_node.looks.stack import INSTALLER, show_packages
 from ansible.module_utils.muster_node.packages.apt import apt_get
 

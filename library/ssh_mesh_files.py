@@ -81,7 +81,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.network.ssh_mesh import BlockError
 from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster_node.network.mesh_files import keep
-from ansible.module_utils.muster_node.tools.result import TaskRefusedError, one_sentence
+from ansible.module_utils.muster_node.tools.result import RefusedError, one_sentence
 
 
 def main() -> None:
@@ -101,7 +101,7 @@ def main() -> None:
         try:
             result = keep(module.params, check=module.check_mode)
         except OSError as problem:
-            raise TaskRefusedError(f"{problem.filename}: {problem.strerror}, as {module.params['user']}") from None
+            raise RefusedError(f"{problem.filename}: {problem.strerror}, as {module.params['user']}") from None
     if result["strangers"]:
         module.warn(
             f"{', '.join(result['strangers'])} took no part in this run, and the other nodes do not know its key yet:"

@@ -8,6 +8,7 @@ Run it with .venv-dev/bin/python after a change there; a test holds the file equ
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,7 +96,8 @@ def _group(group: str, title: str, checks: dict[str, Check]) -> str:
 
 
 def _fix(check: Check) -> str:
-    return f"{check.fix}: {check.command}" if check.command else check.fix
+    text = f"{check.fix}: {check.command}" if check.command else check.fix
+    return re.sub(r"\{(\w+)\}", lambda field: field[1].upper(), text)
 
 
 def _cell(text: str) -> str:

@@ -8,7 +8,7 @@ from ansible.utils.display import Display
 
 from muster.firewall import judge
 from muster.firewall import plan as firewall_plan
-from muster.firewall.model import FirewallRequest, FirewallRequestError
+from muster.firewall.model import FirewallError, FirewallRequest
 from muster.verdict.finding import Finding, as_lines
 from muster_controller.network.firewall_look import PROGRAM, WHAT, blocked_by, findings_now, look_at, request_of
 from muster_controller.network.guard import Guard, GuardError, UndoCommand
@@ -34,7 +34,7 @@ class ActionModule(ControllerAction):
         try:
             request = self.request(node, self.options, self.task_vars)
             return self.manage(request, self.options, self.task_vars)
-        except (FirewallRequestError, GuardError) as exc:
+        except (FirewallError, GuardError) as exc:
             message = str(exc)
             return {"failed": True, "msg": message if message.startswith(f"{node}: ") else f"{node}: {message}"}
         except NodeError as exc:
@@ -106,23 +106,16 @@ class ActionModule(ControllerAction):
             # At once: whoever watches sees what is cut off while there is time to stop it.
             Display().warning(typed(note))
         if plan.steps and not self._task.check_mode:
-            self.carry_out(plan, request, node, options["confirm_seconds"], task_vars)
+            self.carry_out(plan, request, node, Guard(self, request.node, task_vars, WHAT, options["confirm_seconds"]))
         return result
 
-    def carry_out(
-        self,
-        plan: FirewallPlan,
-        request: FirewallRequest,
-        node: NodeConnection,
-        seconds: int,
-        task_vars: Mapping[str, Any],
-    ) -> None:
+    def carry_out(self, plan: FirewallPlan, request: FirewallRequest, node: NodeConnection, guard: Guard) -> None:
         def apply() -> None:
             failed = PROGRAM.call(node, "apply", {"steps": plan.steps}, privileged=True)["failed"]
             if failed:
                 raise NodeError(failed, reachable=True)
 
-        Guard(self, request.node, task_vars, WHAT, seconds).change(
+        guard.change(
             apply=apply,
             files=list(dict.fromkeys(plan.files)),
             texts=plan.texts,
@@ -133,9 +126,7 @@ class ActionModule(ControllerAction):
         if after.steps:
             step = after.steps[0]
             what = step.get("write") or step.get("remove") or " ".join(step["run"])
-            raise FirewallRequestError(
-                f"the firewall was changed, but is not yet as it shall be: next is {what}. Run again."
-            )
+            raise FirewallError(f"the firewall was changed, but is not yet as it shall be: next is {what}. Run again.")
 
 
 def as_dicts(findings: list[Finding]) -> list[FindingShape]:

@@ -18,7 +18,7 @@ from muster.members.quarantine import OPTION, words
 from muster.verdict.commands import playbook
 from muster_controller.inventory import inventory_file
 from muster_controller.members import members
-from muster_controller.members.members import ClusterMembers
+from muster_controller.members.members import Members
 from muster_controller.playbook.action import ControllerAction, Options
 
 
@@ -29,7 +29,7 @@ class ActionModule(ControllerAction):
     }
 
     def work(self) -> dict[str, Any]:
-        cluster = ClusterMembers(self, self.task_vars)
+        cluster = Members(self, self.task_vars)
         said = {name: own[OPTION] for name, own in cluster.nodes.items()}
         decision = by_itself.decide(self.options["findings"], said, cluster.chosen)
         if not decision.node:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from muster.gpu_stack.rdma import describe
 from muster.inspect import cluster, table
 from muster.inspect import node as inspect_node
+from muster.inspect.facts import InspectedNode
 from muster.inspect.gpus import reminder
-from muster.inspect.node import InspectedNode
 from muster.verdict.finding import add_up, with_fix
 from muster_controller.artifacts.runs import run_id, write_json
 from muster_controller.gpu_stack.rdma import part_of

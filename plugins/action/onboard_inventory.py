@@ -38,9 +38,7 @@ class ActionModule(ControllerAction):
         sources = newcomers.sources()
         told: dict[str, dict[str, Any]]
         if self.options["state"] == "quarantined":
-            wanted = {
-                node["name"]: {**written(node["variables"]), **members.quarantine_variables(BEGUN)} for node in nodes
-            }
+            wanted = {node["name"]: {**written(node["variables"]), **members.quarantined(BEGUN)} for node in nodes}
             outcome = inventory_file.add_nodes(sources, wanted, check=check)
             told = {name: {"written": not outcome.by_hand} for name in wanted}
         else:

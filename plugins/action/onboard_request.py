@@ -21,7 +21,7 @@ from muster_controller.playbook.action import ControllerAction, Options
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from muster.onboard.request import NodeToOnboard
+    from muster.onboard.request import NewNode
 
 
 class ActionModule(ControllerAction):
@@ -49,9 +49,7 @@ class ActionModule(ControllerAction):
             "onboarding": {name: {"standing": stand} for name, stand in stands.items()},
         }
 
-    def _looked_up(
-        self, asked: Sequence[NodeToOnboard], known: Mapping[str, Mapping[str, Any]]
-    ) -> dict[str, list[str]]:
+    def _looked_up(self, asked: Sequence[NewNode], known: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
         """Where a name leads: of one that the inventory has, what it says there counts."""
         places = {one.name: one.address or one.name for one in asked}
         ours = {

@@ -22,7 +22,7 @@ from muster.members import quarantine
 from muster.members.quarantine import OPTION
 from muster.verdict.words import few
 from muster_controller.inventory import inventory_file
-from muster_controller.members.members import ClusterMembers, quarantine_entry
+from muster_controller.members.members import Members, quarantine_entry
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.command_line import sentence
 
@@ -38,7 +38,7 @@ class ActionModule(ControllerAction):
     }
 
     def work(self) -> dict[str, Any]:
-        cluster = ClusterMembers(self, self.task_vars)
+        cluster = Members(self, self.task_vars)
         names = list(dict.fromkeys(self.options["nodes"]))
         self.release = self.options["release"]
         self.reason = sentence(context.CLIARGS, "reason") or self.options["reason"]
@@ -61,7 +61,7 @@ class ActionModule(ControllerAction):
             "outcome": self.outcome(cluster, names, wanted),
         }
 
-    def refuse_what_a_group_says(self, cluster: ClusterMembers, names: list[str]) -> None:
+    def refuse_what_a_group_says(self, cluster: Members, names: list[str]) -> None:
         """A node that is quarantined with others, by a group, is not released alone."""
         quarantined = [name for name in names if self.release and cluster.nodes[name][OPTION]]
         alone = {
@@ -77,16 +77,14 @@ class ActionModule(ControllerAction):
         fresh = quarantine_entry(self.reason)
         return dict(now) if isinstance(now, dict) and quarantine.keeps(now, fresh) else fresh
 
-    def write(self, cluster: ClusterMembers, wanted: dict[str, dict[str, Any]]) -> inventory_file.InventoryEdits:
+    def write(self, cluster: Members, wanted: dict[str, dict[str, Any]]) -> inventory_file.InventoryEdits:
         check = self._task.check_mode
         if self.release:
             return inventory_file.unset_variables(cluster.sources, {name: [OPTION] for name in wanted}, check=check)
         fresh = {name: {OPTION: one} for name, one in wanted.items() if one != cluster.nodes[name][OPTION]}
         return inventory_file.set_variables(cluster.sources, fresh, check=check)
 
-    def nodes(
-        self, cluster: ClusterMembers, wanted: dict[str, dict[str, Any]]
-    ) -> tuple[list[str], dict[str, str], bool]:
+    def nodes(self, cluster: Members, wanted: dict[str, dict[str, Any]]) -> tuple[list[str], dict[str, str], bool]:
         """Have each node keep its copy, or forget it: launches that run there, who did not answer, whether anything
         changed."""
         check = bool(self._task.check_mode)
@@ -104,7 +102,7 @@ class ActionModule(ControllerAction):
             late = "the inventory alone says so, which is what counts"
         return [f"{name} did not answer ({why}): {late}." for name, why in silent.items()]
 
-    def outcome(self, cluster: ClusterMembers, names: list[str], wanted: dict[str, dict[str, Any]]) -> str:
+    def outcome(self, cluster: Members, names: list[str], wanted: dict[str, dict[str, Any]]) -> str:
         if self.release:
             ranks = quarantine.ranks_said(cluster.taking_part(again=names))
             return f"{few(names)} {'takes' if len(names) == 1 else 'take'} part in launches again; {ranks}"

@@ -22,7 +22,7 @@ from ansible.errors import AnsibleActionFail
 from muster.members import leaving
 from muster.network.known_hosts import forgotten
 from muster_controller.inventory import inventory_file
-from muster_controller.members.members import ClusterMembers
+from muster_controller.members.members import Members
 from muster_controller.network.first_contact import read
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.command_line import chosen_tags, short
@@ -50,7 +50,7 @@ class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
         if context.CLIARGS.get("subset") or chosen_tags() != (["all"], []):
             self.refuse([leaving.PART])
-        cluster = ClusterMembers(self, self.task_vars)
+        cluster = Members(self, self.task_vars)
         names = list(dict.fromkeys(self.options["nodes"]))
         nodes = list(cluster.nodes)
         wiping = {name: self.options[name] for name in ("wipe", "wipe_driver")}

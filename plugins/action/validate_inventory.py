@@ -109,7 +109,7 @@ class ActionModule(ControllerAction):
             str(context.CLIARGS.get("subset") or ""),
             [name for name in names if name not in played],
             [word for word in words if word != "--tags all"],
-            job.WholeClusterReason(self.options["every_node"], self.options["every_task"]),
+            job.WholeRun(self.options["every_node"], self.options["every_task"]),
             whole,
         )
 

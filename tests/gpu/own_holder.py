@@ -11,7 +11,7 @@ from muster.gpu_info.facts import facts as gpu_facts
 from muster_node.launch import computing
 from muster_node.looks import gpu
 from muster_node.looks import gpu as look_gpu
-from muster_node.status.look import gpu_facts as status_facts
+from muster_node.programs.status import gpu_facts as status_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

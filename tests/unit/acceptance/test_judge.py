@@ -66,7 +66,7 @@ def test_judge(case: dict[str, Any]) -> None:
     events = events_of(plan, case.get("change", {}))
     launch = {"findings": case.get("launch", [])}
     seen = reports_of(plan, events, case.get("loss_ratio", 0.9))
-    verdict = judge.verdict(seen, launch, events)
+    verdict = judge.concluded(seen, launch, events).verdict
     found = [f for f in verdict["findings"] if f["status"] != "pass" and f["id"].startswith("smoke.")]
     assert [f"{f['id']} {f['status']} {f['node']}: {f['summary']}" for f in found] == case["expect"]["findings"]
     assert verdict["status"] == case["expect"]["status"]
@@ -110,7 +110,7 @@ def test_a_run_that_is_not_healthy_is_not_accepted(change: dict[int, Any], launc
 def test_of_many_findings_the_summary_tells_three() -> None:
     plan = a_plan({f"node{number}": 1 for number in range(1, 6)})
     events = events_of(plan, {rank: {"world": {"backend": f"b{rank}"}} for rank in range(5)})
-    verdict = judge.verdict(reports_of(plan, events), {"findings": []}, events)
+    verdict = judge.concluded(reports_of(plan, events), {"findings": []}, events).verdict
     assert verdict["summary"] == (
         "the launch ran, but its result is wrong. node1: rank 0: backend is b0, not gloo; node2: rank 1: backend is b1,"
         " not gloo; node3: rank 2: backend is b2, not gloo; and 2 more"
@@ -121,7 +121,7 @@ def test_what_was_not_tried_is_not_told() -> None:
     plan = a_plan({"node1": 2})
     events = [event for event in events_of(plan, {}) if event["stage"] == "collectives"]
     seen = reports.read(plan, events, "full", ("collectives",), reports.Bounds())
-    text = judge.verdict(seen, {"findings": []}, events)["summary"]
+    text = judge.concluded(seen, {"findings": []}, events).verdict["summary"]
     assert text == "2 ranks on 1 node (gloo): 3 checks in 1 stage and 1 s (full)"
 
 

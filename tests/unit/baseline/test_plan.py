@@ -10,16 +10,7 @@ from typing import Any
 import pytest
 
 from cases import cases
-from muster.baseline.model import (
-    AccountState,
-    BaselineAccount,
-    BaselineFile,
-    BaselineFileState,
-    BaselineRequest,
-    BaselineState,
-    BaselineUnit,
-    SysctlKey,
-)
+from muster.baseline import model
 from muster.baseline.plan import installed_packages, make_plan, ports, sysctl_text, sysctl_value
 
 EVERYTHING = {
@@ -37,30 +28,32 @@ EVERYTHING = {
 }
 
 
-def request_of(given: dict[str, Any]) -> BaselineRequest:
+def request_of(given: dict[str, Any]) -> model.BaselineRequest:
     units = [{**unit, "restart_if_older_than": tuple(unit.get("restart_if_older_than", ()))} for unit in given["units"]]
     user = given.get("user")
-    return BaselineRequest(
+    return model.BaselineRequest(
         packages=tuple(given.get("packages", ())),
         held=tuple(given.get("held", ())),
         refused=given.get("refused", {}),
-        files=tuple(BaselineFile(**file) for file in given.get("files", ())),
-        sysctl=tuple(SysctlKey(**key) for key in given.get("sysctl", ())),
+        files=tuple(model.BaselineFile(**file) for file in given.get("files", ())),
+        sysctl=tuple(model.SysctlKey(**key) for key in given.get("sysctl", ())),
         sysctl_file=given.get("sysctl_file", ""),
-        units=tuple(BaselineUnit(**unit) for unit in units),
+        units=tuple(model.BaselineUnit(**unit) for unit in units),
         manager=given.get("manager", {}),
         login=given.get("login", {}),
-        user=BaselineAccount(**{**user, "never_in": tuple(user.get("never_in", ()))}) if user else None,
+        user=model.BaselineAccount(**{**user, "never_in": tuple(user.get("never_in", ()))}) if user else None,
     )
 
 
-def seen_of(given: dict[str, Any]) -> BaselineState:
+def seen_of(given: dict[str, Any]) -> model.BaselineState:
     account = given.get("account")
-    return BaselineState(
+    return model.BaselineState(
         # A plain name stands for a package whose version does not matter.
         packages=dict(entry.partition("=")[::2] for entry in given.get("packages", ())),
         held=frozenset(given.get("held", ())),
-        files={path: BaselineFileState(**file) if file else None for path, file in given.get("files", {}).items()},
+        files={
+            path: model.BaselineFileState(**file) if file else None for path, file in given.get("files", {}).items()
+        },
         changed=given.get("changed", {}),
         now=given.get("now", 1000.0),
         sysctl=given.get("sysctl", {}),
@@ -68,7 +61,7 @@ def seen_of(given: dict[str, Any]) -> BaselineState:
         units=given.get("units", {}),
         manager=given.get("manager", {}),
         login=given.get("login", {}),
-        account=AccountState(**{**account, "groups": tuple(account.get("groups", ()))}) if account else None,
+        account=model.AccountState(**{**account, "groups": tuple(account.get("groups", ()))}) if account else None,
         owners=given.get("owners", {}),
         capabilities=given.get("capabilities", -1),
         driver=given.get("driver", False),
@@ -143,9 +136,9 @@ def test_ports_are_written_as_the_kernel_does(text: str, wanted: str) -> None:
 
 def test_setting_what_was_planned_leaves_nothing_to_plan() -> None:
     keys = (
-        SysctlKey("net.core.somaxconn", "16384", "at_least"),
-        SysctlKey("net.ipv4.tcp_wmem", "4096 16384 33554432", "at_least"),
-        SysctlKey("net.ipv4.ip_local_reserved_ports", "29500", "contains"),
+        model.SysctlKey("net.core.somaxconn", "16384", "at_least"),
+        model.SysctlKey("net.ipv4.tcp_wmem", "4096 16384 33554432", "at_least"),
+        model.SysctlKey("net.ipv4.ip_local_reserved_ports", "29500", "contains"),
     )
     before = {"net.core.somaxconn": "20000", "net.ipv4.tcp_wmem": "8192\t8192\t4194304", keys[2].key: "30000-30010"}
     after: dict[str, str | None] = {key.key: sysctl_value(key, before[key.key]) for key in keys}
@@ -154,9 +147,9 @@ def test_setting_what_was_planned_leaves_nothing_to_plan() -> None:
         "net.ipv4.tcp_wmem": "8192 16384 33554432",
         keys[2].key: "29500,30000-30010",
     }
-    request = BaselineRequest(sysctl=keys, sysctl_file="/etc/sysctl.d/x.conf")
+    request = model.BaselineRequest(sysctl=keys, sysctl_file="/etc/sysctl.d/x.conf")
     text = sysctl_text(keys, before)
     assert text == sysctl_text(keys, after)
     assert not make_plan(
-        request, BaselineState(sysctl=after, files={"/etc/sysctl.d/x.conf": BaselineFileState(text)})
+        request, model.BaselineState(sysctl=after, files={"/etc/sysctl.d/x.conf": model.BaselineFileState(text)})
     ).needed

@@ -19,7 +19,7 @@ from firewall_looks import LOOKS
 from muster.firewall import judge
 from muster.firewall import look as firewall_look
 from muster.firewall import plan as firewall_plan
-from muster.firewall.model import Allowed, FirewallRequest, FirewallRequestError
+from muster.firewall.model import Allowed, FirewallError, FirewallRequest
 
 if TYPE_CHECKING:
     from muster.verdict.finding import Finding
@@ -84,7 +84,7 @@ def undo_in_words(step: firewall_plan.Undo) -> str:
 def test_plan(case: dict[str, Any]) -> None:
     look, request = look_of(case), request_of(case.get("request", {}))
     if "refusal" in case:
-        with pytest.raises(FirewallRequestError) as refusal:
+        with pytest.raises(FirewallError) as refusal:
             firewall_plan.make_plan(request, look)
         assert str(refusal.value) == case["refusal"]
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.gpu_stack.nccl_tests import NcclTestsBuild, NcclTestsRequestError, build_of, request_problems
+from muster.gpu_stack.nccl_tests import NcclTestsBuild, NcclTestsError, build_of, request_problems
 
 DIGEST = "0123456789ABCDEF" * 4
 NCCL = {"libnccl2": "2.29.7-1+cuda13.2"}
@@ -34,7 +34,7 @@ def test_the_toolkit_fits_nccl(toolkits: list[str], default: str, cuda: str) -> 
     ],
 )
 def test_nothing_to_build_with(toolkits: list[str], packages: dict[str, str], why: str) -> None:
-    with pytest.raises(NcclTestsRequestError, match=why):
+    with pytest.raises(NcclTestsError, match=why):
         build_of("2.19.6", DIGEST, toolkits, "", packages)
 
 

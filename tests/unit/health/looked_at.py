@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cases import document_of
+from muster_node.looks import kernel_log
 
 HERE = Path(__file__).parent
 RECORDED = document_of(HERE / "recorded/node.yml")
@@ -62,7 +63,8 @@ def looked(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         if "ports" in layer:
             looks["rdma"]["devices"] = adapters(layer["ports"])
         lay_over(looks, layer.get("looks", {}))
-    looks["kernel_log"] = {"reach": None, "cut": {}, **looks["kernel_log"]}
+    lines = [kernel_log.line_of(one["text"], one["age"]) for one in looks["kernel_log"].get("lines", [])]
+    looks["kernel_log"] = {"reach": None, "cut": {}, **looks["kernel_log"], "lines": lines}
     for adapter in looks["rdma"]["devices"].values():
         for port in adapter["ports"].values():
             # What most cases say nothing of: the default partition, and the manager that has made it.

@@ -21,7 +21,7 @@ from muster.health.facts import facts
 from muster.health.xids import XID_LINE
 from muster.verdict.check import collect
 from muster_node.looks import kernel_log
-from muster_node.tools.kernel_lines import from_ring
+from muster_node.tools.kernel_lines import from_ring, kind_of
 from sparse import case_of
 
 # As `dmesg --raw` prints it, which the look asks for: with the level before each line.
@@ -37,13 +37,13 @@ def test_the_drivers_lines_are_kept() -> None:
         ("0000:00:06", 13),
         ("0000:00:06", 13),
     ], "of each number the newest two of a GPU"
-    assert any(rules.LOADED.search(text) for _, text in LINES)
+    assert any(kind_of(text)[0] == "loaded" for _, text in LINES)
     assert CUT == {}
 
 
 def test_none_of_it_is_the_nodes_fault() -> None:
     looks, request = looked({"base": "server"})
-    lines: list[dict[str, Any]] = [{"age": 200 - when, "text": text} for when, text in LINES]
+    lines: list[dict[str, Any]] = [kernel_log.line_of(text, 200 - when) for when, text in LINES]
     looks["kernel_log"] = {"why": "", "source": "dmesg", "lines": lines, "read": 20, "reach": None, "cut": CUT}
     judged = collect(rules.judge(facts(looks, request), request))
     assert [one.id for one in judged.findings] == []

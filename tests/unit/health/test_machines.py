@@ -16,6 +16,7 @@ from gpu_looks import look_of
 from muster.health import node
 from muster.health.facts import facts
 from muster.verdict.families import family
+from muster_node.looks import kernel_log
 
 HERE = Path(__file__).parent
 RECORDED = document_of(HERE / "recorded/node.yml")
@@ -28,7 +29,8 @@ def test_what_is_found_against_a_machines_gpus(case: dict[str, Any]) -> None:
     looks = copy.deepcopy(RECORDED)
     looks["system"]["virt"] = case.get("virtual", "none")
     lines = case.get("lines", [{"age": 90000, "text": "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64"}])
-    looks["kernel_log"] = {"why": "", "source": "dmesg", "lines": lines, "read": 9, "reach": None, "cut": {}}
+    looks["kernel_log"] = {"why": "", "source": "dmesg", "read": 9, "reach": None, "cut": {}}
+    looks["kernel_log"]["lines"] = [kernel_log.line_of(line["text"], line["age"]) for line in lines]
     looks["gpu"] = look_of(case)
     request = {**REQUEST, "gpus": case["gpus"], "nproc": case["gpus"]}
     answer = node.judge(facts(looks, request), request)

@@ -14,8 +14,7 @@ from typing import Any
 from cases import cases, document_of
 from muster.inspect import cluster
 from muster.inspect import node as inspect_node
-from muster.inspect.facts import facts
-from muster.inspect.node import InspectedNode
+from muster.inspect.facts import InspectedNode, facts
 from muster.inspect.table import WIDTH, outcome, report
 from muster.verdict.finding import with_fix
 

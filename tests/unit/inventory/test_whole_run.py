@@ -28,7 +28,7 @@ WHY = "The nodes that stay would go on trusting the one that leaves"
 
 @cases(__file__, "part_of_the_run")
 def test_part_of_the_run(case: dict[str, Any]) -> None:
-    whole = job.WholeClusterReason(case.get("nodes", ""), case.get("tasks", ""))
+    whole = job.WholeRun(case.get("nodes", ""), case.get("tasks", ""))
     given = case.get("limit", ""), case.get("left_out", []), case.get("tags", [])
     assert job.part_of_the_run(*given, whole, "retire --all") == case["refused"]
 

@@ -19,6 +19,7 @@ from muster.launch.failure import NodeReport
 from muster.launch.options import LaunchOptions
 from muster.launch.outcome import Left, Record, judge
 from muster.launch.watch import Decision
+from muster.verdict.printable import ForeignText
 from muster.verdict.reading import UnusableError
 
 PLAN = a_plan()
@@ -32,7 +33,7 @@ RuntimeError: sample 17 is broken
 CUT_OFF = RAISED.replace("sample 17 is broken", "Connection closed by peer [10.0.0.1]:4242").replace(
     "script/train.py", "torch/distributed/distributed_c10d.py"
 )
-FIT: fit.Fit = {"running": [], "gpus": [], "gpu_error": "", "checkpoint": None}
+FIT: fit.Fit = {"running": [], "gpus": [], "gpu_error": ForeignText(""), "checkpoint": None}
 IDLE: fit.GpuUse = {"index": 0, "used_mib": 3, "uncorrected": 0}
 
 
@@ -119,7 +120,7 @@ def test_a_process_outside_of_the_unit_ends_by_no_lease() -> None:
     ("seen", "expected"),
     [
         ({"gpus": [IDLE]}, ""),
-        ({"gpus": [], "gpu_error": "no devices"}, "nvidia-smi fails: no devices"),
+        ({"gpus": [], "gpu_error": ForeignText("no devices")}, "nvidia-smi fails: no devices"),
         ({"gpus": []}, "nvidia-smi lists 0 GPUs for 1 rank"),
         ({"gpus": [{**IDLE, "used_mib": 4000}]}, "GPU 0 has 4000 MiB in use still"),
         ({"gpus": [{**IDLE, "uncorrected": 1}]}, "GPU 0 has 1 memory error that could not be corrected"),

@@ -11,22 +11,12 @@ from typing import Any
 import pytest
 
 from cases import cases
-from muster.launch_users import files
-from muster.launch_users.model import (
-    GROUP,
-    LaunchUser,
-    LaunchUsersPlan,
-    LaunchUsersRequest,
-    LaunchUsersState,
-    Record,
-    SeenUser,
-    UserManager,
-)
+from muster.launch_users import files, model
 from muster.launch_users.plan import make_plan
 from muster.launch_users.request import users_of
 
 ROOT_MAY_RAISE = -1
-ANNA = LaunchUser("anna")
+ANNA = model.LaunchUser("anna")
 LIMITS = {"memlock": ANNA.memlock, "nofile": ANNA.nofile, "tasks": ANNA.tasks}
 ALL = {"started": 1000.0, "in_group": True, "memlock": ["inf", "inf"], "nofile": [65536, 1048576]}
 HERS: dict[str, Any] = {
@@ -41,18 +31,18 @@ NOTED: dict[str, Any] = {"group": True, "users": {"anna": {"uid": 2001, "member"
 TORCHRUN = "/opt/muster/pytorch/current/bin/torchrun"
 
 
-def manager_of(given: dict[str, Any] | None) -> UserManager | None:
+def manager_of(given: dict[str, Any] | None) -> model.UserManager | None:
     if given is None:
         return None
     memlock, nofile = ((float(given[name][0]), float(given[name][1])) for name in ("memlock", "nofile"))
-    return UserManager(given["started"], given["in_group"], memlock, nofile, given.get("unit_nofile", 65536))
+    return model.UserManager(given["started"], given["in_group"], memlock, nofile, given.get("unit_nofile", 65536))
 
 
-def user_of(given: dict[str, Any]) -> SeenUser:
-    return SeenUser(**{**given, "manager": manager_of(given.get("manager"))})
+def user_of(given: dict[str, Any]) -> model.SeenUser:
+    return model.SeenUser(**{**given, "manager": manager_of(given.get("manager"))})
 
 
-def files_of(record: Record, gpus: int) -> dict[str, str]:
+def files_of(record: model.Record, gpus: int) -> dict[str, str]:
     """What a run has written for those in the record."""
     users = [entry.user for entry in record.users.values()]
     texts = files.of_users({entry.uid: entry.user for entry in record.users.values()})
@@ -64,18 +54,18 @@ def files_of(record: Record, gpus: int) -> dict[str, str]:
     }
 
 
-def seen_of(given: dict[str, Any]) -> LaunchUsersState:
+def seen_of(given: dict[str, Any]) -> model.LaunchUsersState:
     if given.get("bare"):
         users = {name: user_of(user) for name, user in given["users"].items()}
-        return LaunchUsersState(users=users, capabilities=ROOT_MAY_RAISE)
+        return model.LaunchUsersState(users=users, capabilities=ROOT_MAY_RAISE)
     noted = {"group": True, "users": {**NOTED["users"], **given.get("noted", {})}}
     record = files.record_of(files.record_text(files.record_of(json_of(noted))))
     texts = files_of(record, 0)
-    seats = dict.fromkeys(files.seats_of(0), "root:root 0644") | {"": f"root:{GROUP} 0750"}
+    seats = dict.fromkeys(files.seats_of(0), "root:root 0644") | {"": f"root:{model.GROUP} 0750"}
     accounts: dict[str, dict[str, Any]] = {"anna": {**HERS, "manager": ALL}}
     for name, more in given.get("users", {}).items():
         accounts[name] = {**accounts.get(name, {}), **more}
-    return LaunchUsersState(
+    return model.LaunchUsersState(
         users={name: user_of(user) for name, user in accounts.items()},
         record=record,
         group=True,
@@ -93,7 +83,7 @@ def json_of(value: Any) -> str:
     return json.dumps(value)
 
 
-def done(plan: LaunchUsersPlan) -> dict[str, Any]:
+def done(plan: model.LaunchUsersPlan) -> dict[str, Any]:
     """What a plan does, without what it leaves."""
     names = (
         *("make_group", "join", "link", "reload", "seats", "folders", "linger", "restart", "end_linger", "leave"),
@@ -107,7 +97,7 @@ def done(plan: LaunchUsersPlan) -> dict[str, Any]:
 
 @cases(__file__, "make_plan")
 def test_make_plan(case: dict[str, Any]) -> None:
-    request = LaunchUsersRequest(
+    request = model.LaunchUsersRequest(
         users_of(case.get("request", ["anna"]), LIMITS), torchrun=TORCHRUN, gpus=case.get("gpus", 0)
     )
     plan = make_plan(request, seen_of(case.get("seen", {})))
@@ -121,7 +111,7 @@ def test_make_plan(case: dict[str, Any]) -> None:
 def test_what_is_noted_comes_back() -> None:
     record = files.record_of(json_of(NOTED))
     assert files.record_of(files.record_text(record)) == record
-    assert files.record_of("") == Record()
+    assert files.record_of("") == model.Record()
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"users": {"anna": {}}}', '{"users": {"anna": {"uid": "x"}}}'])
@@ -131,7 +121,7 @@ def test_what_was_noted_by_others_is_refused(text: str) -> None:
 
 
 def test_limits_are_in_the_units_of_each_file() -> None:
-    user = LaunchUser("ben", memlock="64G", nofile="4096:8192", tasks="500")
+    user = model.LaunchUser("ben", memlock="64G", nofile="4096:8192", tasks="500")
     assert files.limits_text([user]).splitlines()[1:] == [
         "ben soft memlock 67108864",
         "ben hard memlock 67108864",
@@ -139,6 +129,6 @@ def test_limits_are_in_the_units_of_each_file() -> None:
         "ben hard nofile 8192",
     ]
     assert files.manager_text(user).splitlines()[1:] == ["[Service]", "LimitMEMLOCK=64G", "LimitNOFILE=4096:8192"]
-    conf = files.user_conf_text([user, LaunchUser("anna", nofile="5000")])
+    conf = files.user_conf_text([user, model.LaunchUser("anna", nofile="5000")])
     assert conf.splitlines()[1:] == ["[Manager]", "DefaultLimitNOFILE=5000:8192"]
     assert files.slice_text(user).splitlines()[1:] == ["[Slice]", "TasksMax=500"]

@@ -10,18 +10,7 @@ import pytest
 import yaml
 
 from cases import cases
-from muster.members.wiping import (
-    SeenTree,
-    Tree,
-    WipeAccountState,
-    WipedAccount,
-    WipeFileState,
-    WipeRequest,
-    WipeState,
-    make_plan,
-    paths_above,
-    still_there,
-)
+from muster.members import wiping
 from muster.network import mtu
 
 ROOT = Path(__file__).parents[3]
@@ -30,29 +19,31 @@ ROLES = ROOT / "roles"
 OF_THE_DRIVER = re.compile(r"/etc/apt/preferences\.d/|/etc/modprobe\.d/")
 
 
-def request_of(given: dict[str, Any]) -> WipeRequest:
-    trees = tuple(Tree(**{**tree, "only": tuple(tree.get("only", ()))}) for tree in given.get("trees", ()))
-    return WipeRequest(trees, WipedAccount(**given["account"]) if "account" in given else None)
+def request_of(given: dict[str, Any]) -> wiping.WipeRequest:
+    trees = tuple(wiping.Tree(**{**tree, "only": tuple(tree.get("only", ()))}) for tree in given.get("trees", ()))
+    return wiping.WipeRequest(trees, wiping.WipedAccount(**given["account"]) if "account" in given else None)
 
 
 @cases(__file__, "wiping")
 def test_wiping(case: dict[str, Any]) -> None:
-    seen = WipeState(
-        files={path: WipeFileState(**one) for path, one in case.get("files", {}).items()},
-        trees={path: SeenTree(**one) for path, one in case.get("trees", {}).items()},
-        account=WipeAccountState(**case["account"]) if "account" in case else None,
+    seen = wiping.WipeState(
+        files={path: wiping.WipeFileState(**one) for path, one in case.get("files", {}).items()},
+        trees={path: wiping.SeenTree(**one) for path, one in case.get("trees", {}).items()},
+        account=wiping.WipeAccountState(**case["account"]) if "account" in case else None,
         units=case.get("units", {}),
         work=case.get("work", ()),
     )
-    plan = make_plan(request_of(case.get("request", {})), seen)
+    plan = wiping.make_plan(request_of(case.get("request", {})), seen)
     assert plan.shown == case.get("shown", [])
     assert plan.left == case.get("left", [])
     assert plan.problems == case.get("problems", [])
-    assert bool(list(still_there(plan))) == bool(plan.shown)
+    assert bool(list(wiping.still_there(plan))) == bool(plan.shown)
 
 
 def test_folders_above_are_the_deepest_first_and_none_of_the_top() -> None:
-    found = paths_above(["/opt/muster/pytorch/envs", "/etc/muster/firewall.nft", "/usr/local/lib/muster/bin/torchrun"])
+    found = wiping.paths_above(
+        ["/opt/muster/pytorch/envs", "/etc/muster/firewall.nft", "/usr/local/lib/muster/bin/torchrun"]
+    )
     assert found == [
         "/usr/local/lib/muster/bin",
         "/usr/local/lib/muster",

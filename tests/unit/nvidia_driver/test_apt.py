@@ -10,18 +10,7 @@ from typing import Any
 import pytest
 
 from cases import cases
-from muster.nvidia_driver.apt import (
-    PackageNeed,
-    apt_words,
-    complaints,
-    fix_with,
-    newest_common,
-    offers,
-    parse,
-    refusals,
-    stragglers,
-    unmet,
-)
+from muster.nvidia_driver import apt
 from muster.nvidia_driver.family import is_part, keeps_step, named_branch, upstream
 
 
@@ -35,17 +24,17 @@ def test_request(case: dict[str, Any]) -> None:
     everything = {**dict.fromkeys(values["names"], ""), **values["installed"]}
     values["offered"] = {name: (requested, version) for name, version in everything.items()}
     values["offered"].update({name: tuple(versions) for name, versions in case.get("offered", {}).items()})
-    need = PackageNeed(**values)
-    assert apt_words(need, case.get("late", [])) == case["words"]
-    assert unmet(need) == case.get("unmet", [])
-    answer = parse(case.get("out", ""), case.get("err", ""), case.get("code", 0))
+    need = apt.PackageNeed(**values)
+    assert apt.apt_words(need, case.get("late", [])) == case["words"]
+    assert apt.unmet(need) == case.get("unmet", [])
+    answer = apt.parse(case.get("out", ""), case.get("err", ""), case.get("code", 0))
     assert dict(answer.installs) == case.get("installs", {})
     assert list(answer.removes) == case.get("removes", [])
     assert list(answer.configures) == case.get("configures", [])
     assert list(answer.errors) == case.get("errors", [])
     if "stragglers" in case:
-        assert stragglers(need, answer) == case["stragglers"]
-    assert refusals(need, answer) == case.get("refusals", [])
+        assert apt.stragglers(need, answer) == case["stragglers"]
+    assert apt.refusals(need, answer) == case.get("refusals", [])
 
 
 @pytest.mark.parametrize(
@@ -153,11 +142,11 @@ nvidia-open:
      580.159.04-1 500
         500 file:/srv/debs ./ Packages
 """
-    assert offers(files, packages, "ubuntu") == {
+    assert apt.offers(files, packages, "ubuntu") == {
         "nvidia-utils-580": ("580.173.02-0ubuntu0.24.04.1",),
         "nvidia-open": ("580.159.04-1",),
     }
-    assert offers(files, packages, "nvidia") == {
+    assert apt.offers(files, packages, "nvidia") == {
         "nvidia-utils-580": ("580.178.04-1ubuntu1", "580.126.20-1ubuntu1"),
         "nvidia-open": ("580.159.04-1",),
     }
@@ -169,10 +158,10 @@ def test_of_a_branch_the_newest_version_that_is_whole() -> None:
         "nvidia-open-580": ("580.178.04-1", "580.159.04-1", "580.126.20-1"),
         "nvidia-fabricmanager": ("615.71.09-1", "580.159.04-1", "580.126.20-1"),
     }
-    need = PackageNeed(tuple(offered), "nvidia", 580, {}, offered)
-    assert newest_common(need) == "580.159.04"
-    assert newest_common(PackageNeed((), "nvidia", 580, {})) == ""
-    assert newest_common(PackageNeed(("nvidia-open-580",), "nvidia", 580, {})) == ""
+    need = apt.PackageNeed(tuple(offered), "nvidia", 580, {}, offered)
+    assert apt.newest_common(need) == "580.159.04"
+    assert apt.newest_common(apt.PackageNeed((), "nvidia", 580, {})) == ""
+    assert apt.newest_common(apt.PackageNeed(("nvidia-open-580",), "nvidia", 580, {})) == ""
 
 
 def test_what_apt_complains_of() -> None:
@@ -187,18 +176,18 @@ Processing triggers for man-db ...
 
 E: Sub-process /usr/bin/dpkg returned an error code (1)
 """
-    assert complaints(out).splitlines() == [
+    assert apt.complaints(out).splitlines() == [
         "Error! Bad return status for module build on kernel: 6.8.0-94-generic (x86_64)",
         "Consult /var/lib/dkms/nvidia/580.178.04/build/make.log for more information.",
         "dpkg: error processing package nvidia-dkms-580-open (--configure):",
         "installed nvidia-dkms-580-open package post-installation script subprocess returned error exit status 10",
         "E: Sub-process /usr/bin/dpkg returned an error code (1)",
     ]
-    assert complaints("one\ntwo\n") == "one\ntwo"
+    assert apt.complaints("one\ntwo\n") == "one\ntwo"
 
 
 def test_a_mirror_that_is_behind_is_no_other_trouble() -> None:
     # As apt 2.7 said it of an archive whose lists were older than its files.
     said = "E: Failed to fetch http://example.org/linux-modules-nvidia.deb  404  Not Found [IP: 203.0.113.1 80]"
-    assert "cluster_mirror" in fix_with(complaints(said))
-    assert "goes on from there" in fix_with("E: Sub-process /usr/bin/dpkg returned an error code (1)")
+    assert "cluster_mirror" in apt.fix_with(apt.complaints(said))
+    assert "goes on from there" in apt.fix_with("E: Sub-process /usr/bin/dpkg returned an error code (1)")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import yaml
 
 from muster.nvidia_driver.apt import parse
-from muster.nvidia_driver.family import parts, refusals, remark
 from muster.nvidia_driver.persistence import DROP_IN
+from muster.nvidia_driver.removal import parts, refusals, remark
 from paths import ROOT
 
 # As apt 2.6 prints it.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cases import cases
-from muster.onboard.request import MEANT, NodeToOnboard, OnboardingOptions, asked, of_ssh, problems_of_ssh, resolved
+from muster.onboard.request import MEANT, NewNode, OnboardingOptions, asked, of_ssh, problems_of_ssh, resolved
 from muster.onboard.standing import problems, standing
 
 
@@ -15,16 +15,14 @@ from muster.onboard.standing import problems, standing
 def test_asked(case: dict[str, Any]) -> None:
     found, wrong = asked(OnboardingOptions(**case["given"]))
     nodes = case.get("nodes", [])
-    expected = [
-        NodeToOnboard(one["name"], one.get("address", ""), one.get("variables", {}), one["where"]) for one in nodes
-    ]
+    expected = [NewNode(one["name"], one.get("address", ""), one.get("variables", {}), one["where"]) for one in nodes]
     assert wrong == case.get("problems", [])
     assert wrong or found == expected
 
 
 @cases(__file__, "resolved")
 def test_resolved(case: dict[str, Any]) -> None:
-    nodes = [NodeToOnboard(**one) for one in case["nodes"]]
+    nodes = [NewNode(**one) for one in case["nodes"]]
     assert resolved(nodes, case["looked_up"]) == (case["found"], case.get("problems", []))
 
 
@@ -74,5 +72,5 @@ def test_what_ssh_makes_of_a_host(own: dict[str, str], expected: tuple[str, dict
     ],
 )
 def test_what_ssh_may_hand_to_a_shell_comes_into_no_inventory(own: dict[str, str], problem: str) -> None:
-    found = list(problems_of_ssh(NodeToOnboard("gpu1", "", {}, "config"), own))
+    found = list(problems_of_ssh(NewNode("gpu1", "", {}, "config"), own))
     assert found == ([problem] if problem else [])

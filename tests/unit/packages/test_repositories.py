@@ -6,15 +6,7 @@ import base64
 
 import pytest
 
-from muster.packages.repositories import (
-    AptRepository,
-    AptSource,
-    KeyFileError,
-    fingerprints,
-    foreign,
-    of_archive,
-    sources,
-)
+from muster.packages import repositories
 
 # Made for this test with: gpg --quick-generate-key 'Stand-in for a test <nobody@example.org>' ed25519
 KEY = b"""\
@@ -31,14 +23,14 @@ Bw==
 """
 FINGERPRINT = "3617F68D7A1B195857368FA6D222A01F0ED94412"
 BINARY = base64.b64decode("".join(KEY.decode().split("\n\n")[1].split("\n=")[0].split()))
-CUDA = AptRepository(
+CUDA = repositories.AptRepository(
     "nvidia",
     "https://example.org/cuda/ubuntu2404/x86_64/",
     fingerprints=(FINGERPRINT,),
     label="NVIDIA CUDA",
     priority=600,
 )
-DEBIAN = AptRepository(
+DEBIAN = repositories.AptRepository(
     "debian",
     "http://example.org/debian",
     suites=("bookworm", "bookworm-updates"),
@@ -58,14 +50,14 @@ DEBIAN = AptRepository(
     ids=["armoured", "binary", "of Windows", "with a header"],
 )
 def test_a_fingerprint_is_the_one_that_gpg_tells(key: bytes) -> None:
-    assert fingerprints(key) == [FINGERPRINT]
+    assert repositories.fingerprints(key) == [FINGERPRINT]
     assert CUDA.trusts(key)
 
 
 def test_two_keys_in_one_file_must_both_be_known() -> None:
     other = bytearray(BINARY)
     other[20] ^= 1
-    assert len(set(fingerprints(BINARY + bytes(other)))) == 2
+    assert len(set(repositories.fingerprints(BINARY + bytes(other)))) == 2
     assert not CUDA.trusts(BINARY + bytes(other))
     assert not CUDA.trusts(bytes(other))
 
@@ -76,15 +68,15 @@ def test_two_keys_in_one_file_must_both_be_known() -> None:
     ids=["a web page", "cut off", "cut off early", "damaged"],
 )
 def test_what_is_no_key_is_not_trusted(key: bytes) -> None:
-    with pytest.raises(KeyFileError):
-        fingerprints(key)
+    with pytest.raises(repositories.KeyFileError):
+        repositories.fingerprints(key)
     assert not CUDA.trusts(key)
 
 
 def test_nothing_is_not_trusted() -> None:
-    assert fingerprints(b"") == []
-    assert not AptRepository("x", "http://example.org").trusts(b"")
-    assert AptRepository("x", "http://example.org").trusts(KEY)
+    assert repositories.fingerprints(b"") == []
+    assert not repositories.AptRepository("x", "http://example.org").trusts(b"")
+    assert repositories.AptRepository("x", "http://example.org").trusts(KEY)
 
 
 def test_the_files_of_a_flat_repository() -> None:
@@ -143,19 +135,21 @@ Suites: noble
 
 
 def test_sources_are_read_in_both_forms() -> None:
-    of_lines = list(sources("/etc/apt/sources.list", LINES))
+    of_lines = list(repositories.sources("/etc/apt/sources.list", LINES))
     assert of_lines == [
-        AptSource("/etc/apt/sources.list", ("http://example.org/debian",), ("bookworm",), ("main", "contrib")),
-        AptSource(
+        repositories.AptSource(
+            "/etc/apt/sources.list", ("http://example.org/debian",), ("bookworm",), ("main", "contrib")
+        ),
+        repositories.AptSource(
             "/etc/apt/sources.list",
             ("https://example.org/cuda/ubuntu2404/x86_64",),
             ("/",),
             signed_by="/usr/share/keyrings/cuda-archive-keyring.gpg",
         ),
     ]
-    of_stanzas = list(sources("/etc/apt/sources.list.d/ubuntu.sources", STANZAS))
+    of_stanzas = list(repositories.sources("/etc/apt/sources.list.d/ubuntu.sources", STANZAS))
     assert of_stanzas == [
-        AptSource(
+        repositories.AptSource(
             "/etc/apt/sources.list.d/ubuntu.sources",
             ("http://example.org/ubuntu", "http://example.org/other"),
             ("noble", "noble-updates"),
@@ -166,35 +160,40 @@ def test_sources_are_read_in_both_forms() -> None:
 
 
 def test_an_entry_of_somebody_else_for_the_same_address_is_found() -> None:
-    there = list(sources("/etc/apt/sources.list.d/cuda-ubuntu2404-x86_64.list", LINES))
-    found = foreign(CUDA, there)
+    there = list(repositories.sources("/etc/apt/sources.list.d/cuda-ubuntu2404-x86_64.list", LINES))
+    found = repositories.foreign(CUDA, there)
     assert found
     assert found.path == "/etc/apt/sources.list.d/cuda-ubuntu2404-x86_64.list"
-    ours = list(sources(CUDA.sources_path, CUDA.texts[CUDA.sources_path]))
-    assert foreign(CUDA, ours) is None
-    assert foreign(DEBIAN, ours) is None
+    ours = list(repositories.sources(CUDA.sources_path, CUDA.texts[CUDA.sources_path]))
+    assert repositories.foreign(CUDA, ours) is None
+    assert repositories.foreign(DEBIAN, ours) is None
 
 
 @pytest.mark.parametrize(("components", "needed"), [("main", True), ("main contrib non-free", False)])
 def test_further_components_come_from_where_the_archive_does(components: str, needed: bool) -> None:
     text = f"Types: deb\nURIs: http://example.org/debian\nSuites: trixie\nComponents: {components}\nSigned-By: /k.gpg\n"
-    there = list(sources("/etc/apt/sources.list.d/debian.sources", text))
-    found = of_archive("debian", ("contrib", "non-free"), there)
+    there = list(repositories.sources("/etc/apt/sources.list.d/debian.sources", text))
+    found = repositories.of_archive("debian", ("contrib", "non-free"), there)
     assert found
     assert found.texts[found.sources_path].endswith(
         "URIs: http://example.org/debian\nSuites: trixie\nComponents: contrib non-free\nSigned-By: /k.gpg\n"
     )
-    assert (foreign(found, there) is None) is needed
+    assert (repositories.foreign(found, there) is None) is needed
 
 
 def test_an_archive_without_a_keyring_of_its_own_stays_without() -> None:
     # apt refuses two entries of one suite that are signed in different ways.
-    there = list(sources("/etc/apt/sources.list", LINES.replace(" contrib", "")))
-    found = of_archive("debian", ("contrib",), there)
+    there = list(repositories.sources("/etc/apt/sources.list", LINES.replace(" contrib", "")))
+    found = repositories.of_archive("debian", ("contrib",), there)
     assert found
     assert "Signed-By" not in found.texts[found.sources_path]
     assert found.lacks(found.texts) == []
-    assert of_archive("debian", ("contrib",), list(sources("/etc/apt/x.list", LINES.replace("/debian", "/x")))) is None
+    assert (
+        repositories.of_archive(
+            "debian", ("contrib",), list(repositories.sources("/etc/apt/x.list", LINES.replace("/debian", "/x")))
+        )
+        is None
+    )
 
 
 def test_every_suite_of_an_archive_is_taken() -> None:
@@ -203,12 +202,12 @@ def test_every_suite_of_an_archive_is_taken() -> None:
         "deb http://example.org/ubuntu noble-updates main\n"
         "deb http://security.example.org/ubuntu noble-security main\n"
     )
-    there = list(sources("/etc/apt/sources.list", lines))
-    found = of_archive("ubuntu", ("restricted",), there)
+    there = list(repositories.sources("/etc/apt/sources.list", lines))
+    found = repositories.of_archive("ubuntu", ("restricted",), there)
     assert found
     assert (found.uri, found.suites) == ("http://example.org/ubuntu", ("noble", "noble-updates"))
-    assert foreign(found, there) is None
-    half = list(sources("/etc/apt/sources.list", lines.replace("universe", "restricted")))
-    assert foreign(found, half) is None
-    whole = list(sources("/etc/apt/sources.list", lines.replace("main", "main restricted")))
-    assert foreign(found, whole) == whole[0]
+    assert repositories.foreign(found, there) is None
+    half = list(repositories.sources("/etc/apt/sources.list", lines.replace("universe", "restricted")))
+    assert repositories.foreign(found, half) is None
+    whole = list(repositories.sources("/etc/apt/sources.list", lines.replace("main", "main restricted")))
+    assert repositories.foreign(found, whole) == whole[0]

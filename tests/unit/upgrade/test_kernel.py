@@ -10,29 +10,21 @@ import pytest
 
 from cases import cases, document_of
 from muster.nvidia_driver.apt import AptSimulation
-from muster.upgrade import kernel, say
-from muster.upgrade.kernel_seen import (
-    InstalledKernel,
-    KernelPackage,
-    Kernels,
-    Module,
-    UselessError,
-    entry,
-    flavour,
-    read,
-)
+from muster.upgrade import kernel, kernel_seen, say
 from muster.upgrade.model import Order
 
 NODES: dict[str, Any] = document_of(Path(__file__).with_name("nodes.yml"))
 
 
-def seen_of(given: dict[str, Any]) -> Kernels:
+def seen_of(given: dict[str, Any]) -> kernel_seen.Kernels:
     """packages: [version, depends...] of each. security: the versions there, newest first. known: all of apt's."""
     packages = {
-        name: KernelPackage(rest[0], False, tuple(rest[1:])) for name, rest in given.get("packages", {}).items()
+        name: kernel_seen.KernelPackage(rest[0], False, tuple(rest[1:]))
+        for name, rest in given.get("packages", {}).items()
     }
     packages |= {
-        name: KernelPackage(packages[name].version, True, packages[name].depends) for name in given.get("held", [])
+        name: kernel_seen.KernelPackage(packages[name].version, True, packages[name].depends)
+        for name in given.get("held", [])
     }
     offered = {name: tuple(those) for name, those in given.get("security", {}).items()}
     known = {
@@ -40,12 +32,12 @@ def seen_of(given: dict[str, Any]) -> Kernels:
         for name, those in offered.items()
     }
     kernels = {
-        release: InstalledKernel(**{**of, "module": Module(*of.get("module", ("", "")))})
+        release: kernel_seen.InstalledKernel(**{**of, "module": kernel_seen.Module(*of.get("module", ("", "")))})
         for release, of in given.get("kernels", {}).items()
     }
     bootable = tuple(given.get("bootable", ()))
     rest = {name: given[name] for name in ("loaded", "free", "menu", "runs") if name in given}
-    return Kernels(
+    return kernel_seen.Kernels(
         given["running"],
         bootable,
         kernels,
@@ -92,7 +84,7 @@ def test_whether_it_can_be_started_and_has_come_back(case: dict[str, Any]) -> No
 
 @cases(__file__, "boot_menu")
 def test_what_the_boot_menu_calls_it(case: dict[str, Any]) -> None:
-    assert entry(case["menu"], case["release"]) == case.get("entry", "")
+    assert kernel_seen.entry(case["menu"], case["release"]) == case.get("entry", "")
 
 
 STACK: dict[str, Any] = {
@@ -112,9 +104,9 @@ ANSWER: dict[str, Any] = {
 }
 
 
-def read_of(stack: dict[str, Any], answer: Any) -> Kernels:
+def read_of(stack: dict[str, Any], answer: Any) -> kernel_seen.Kernels:
     facts: Any = {**STACK, **stack}
-    return read(facts, answer)
+    return kernel_seen.read(facts, answer)
 
 
 @cases(__file__, "kernel_seen")
@@ -132,12 +124,12 @@ def test_what_is_read(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("answer", [None, {}, "no", {"packages": ""}])
 def test_an_answer_of_no_use(answer: Any) -> None:
-    with pytest.raises(UselessError):
+    with pytest.raises(kernel_seen.UselessError):
         read_of({}, answer)
 
 
 def test_a_kernel_that_is_no_name() -> None:
-    with pytest.raises(UselessError):
+    with pytest.raises(kernel_seen.UselessError):
         read_of({"running": "6.1.0; reboot"}, ANSWER)
 
 
@@ -156,7 +148,7 @@ def test_a_kernel_that_is_no_name() -> None:
     ],
 )
 def test_the_flavour_of_a_kernel(release: str, of: str) -> None:
-    assert flavour(release) == of
+    assert kernel_seen.flavour(release) == of
 
 
 def test_the_machine_on_which_this_runs() -> None:

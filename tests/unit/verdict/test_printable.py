@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from mypy import api
 
 from cases import cases
 from muster.verdict.finding import Finding, evidence, fix_with
-from muster.verdict.printable import UNSEEN, printable
+from muster.verdict.printable import UNSEEN, ForeignText, printable
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @cases(__file__, "printable")
@@ -44,3 +49,19 @@ def test_a_finding_is_printable_wherever_it_is_shown() -> None:
     assert shape["summary"] == shape["observed"] == "HEALTHY"
     assert shape["evidence"] == [{"source": "HEALTHY", "text": "HEALTHY"}]
     assert shape["fix"] == {"text": "HEALTHY", "command": "HEALTHY"}
+
+
+def test_foreign_text_comes_into_a_sentence_by_its_line_alone() -> None:
+    text = ForeignText("a\x1b[2J\nb")
+    assert (text.line, bool(ForeignText(""))) == ("a b", False)
+    for use in (str, "{}".format, lambda one: f"{one}"):
+        with pytest.raises(TypeError):
+            use(text)
+
+
+def test_mypy_refuses_foreign_text_where_a_text_is_needed(tmp_path: Path) -> None:
+    uses = ["Path(text)", "'-'.join([text])", "'node1: ' + text", "re.sub('x', text, 'x')"]
+    imports = ["import re", "from pathlib import Path", "from muster.verdict.printable import ForeignText"]
+    (tmp_path / "uses.py").write_text("\n".join([*imports, "text = ForeignText('x')", *uses]))
+    shown, _, _ = api.run(["--cache-dir", str(tmp_path), str(tmp_path / "uses.py")])
+    assert re.findall(r"uses.py:(\d+): error", shown) == ["5", "6", "7", "8"], shown

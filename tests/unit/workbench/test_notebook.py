@@ -8,20 +8,9 @@ from typing import Any
 
 import pytest
 
-from muster.workbench.notebook import (
-    AnswerError,
-    Notebook,
-    SshAccess,
-    changes,
-    lines,
-    problem,
-    read,
-    said_last,
-    token,
-    tunnel,
-)
+from muster.workbench import notebook
 
-SEEN: Notebook = {
+SEEN: notebook.Notebook = {
     "user": "anna",
     "running": True,
     "answers": True,
@@ -31,7 +20,7 @@ SEEN: Notebook = {
 }
 SITE = "ansible-playbook site.yml --tags launch_users,workbench"
 START = "ansible-playbook playbooks/notebook.yml -e notebook_user=anna -e notebook_state=started"
-WAY = SshAccess("10.0.0.11", ("-o", "ProxyJump=bastion", "-o", "UserKnownHostsFile=/srv/my lab/known_hosts"))
+WAY = notebook.SshAccess("10.0.0.11", ("-o", "ProxyJump=bastion", "-o", "UserKnownHostsFile=/srv/my lab/known_hosts"))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +39,7 @@ WAY = SshAccess("10.0.0.11", ("-o", "ProxyJump=bastion", "-o", "UserKnownHostsFi
     ],
 )
 def test_why_there_can_be_none(nodes: list[str], wanted: str, port: int, said: str) -> None:
-    assert problem(nodes, ["node1", "node2"], wanted, port) == said
+    assert notebook.problem(nodes, ["node1", "node2"], wanted, port) == said
 
 
 @pytest.mark.parametrize(
@@ -68,25 +57,25 @@ def test_why_there_can_be_none(nodes: list[str], wanted: str, port: int, said: s
     ],
 )
 def test_what_would_change(running: bool, at_boot: bool, state: str, wanted_at_boot: bool, expected: bool) -> None:
-    assert changes({**SEEN, "running": running, "at_boot": at_boot}, state, wanted_at_boot) == expected
+    assert notebook.changes({**SEEN, "running": running, "at_boot": at_boot}, state, wanted_at_boot) == expected
 
 
 def test_the_line_goes_by_the_bastions_of_the_inventory() -> None:
-    assert tunnel(WAY, "anna", SEEN["socket"], 8889) == (
+    assert notebook.tunnel(WAY, "anna", SEEN["socket"], 8889) == (
         "ssh -N -L 8889:/run/user/2001/muster-notebook/socket -o ProxyJump=bastion"
         " -o 'UserKnownHostsFile=/srv/my lab/known_hosts' -- anna@10.0.0.11"
     )
 
 
 def test_one_that_runs_is_said_with_its_way_and_without_its_token() -> None:
-    said = lines("node1", SEEN, WAY, 8888)
+    said = notebook.lines("node1", SEEN, WAY, 8888)
     assert said[0] == "The notebook of anna on node1 runs, until it is ended, or the node restarts."
-    assert said[1].endswith(tunnel(WAY, "anna", SEEN["socket"], 8888))
+    assert said[1].endswith(notebook.tunnel(WAY, "anna", SEEN["socket"], 8888))
     assert said[-1].endswith("anna@10.0.0.11 cat /var/lib/muster/users/anna/notebook/token")
 
 
 def test_one_that_starts_with_the_node() -> None:
-    said = lines("node1", {**SEEN, "at_boot": True}, None, 8888)
+    said = notebook.lines("node1", {**SEEN, "at_boot": True}, None, 8888)
     assert said == [
         "The notebook of anna on node1 runs, also after a restart of the node.",
         "It listens on /run/user/2001/muster-notebook/socket.",
@@ -94,12 +83,12 @@ def test_one_that_starts_with_the_node() -> None:
 
 
 def test_one_that_does_not_answer_is_not_said_to_be_fine() -> None:
-    (said,) = lines("node1", {**SEEN, "answers": False}, WAY, 8888)
+    (said,) = notebook.lines("node1", {**SEEN, "answers": False}, WAY, 8888)
     assert said.startswith("The notebook of anna on node1 runs, and does not answer.")
 
 
 def test_one_that_does_not_run_is_said_with_what_starts_it() -> None:
-    assert lines("node1", {**SEEN, "running": False}, WAY, 8888) == [
+    assert notebook.lines("node1", {**SEEN, "running": False}, WAY, 8888) == [
         f"The notebook of anna on node1 does not run. To start it: {START}"
     ]
 
@@ -116,7 +105,7 @@ def test_one_that_does_not_run_is_said_with_what_starts_it() -> None:
     ],
 )
 def test_the_last_line(seen: Any, way: str, checked: bool, said: str) -> None:
-    assert said_last("node1", {**SEEN, **seen}, way, checked=checked) == said
+    assert notebook.said_last("node1", {**SEEN, **seen}, way, checked=checked) == said
 
 
 ROOT = "/var/lib/muster/users"
@@ -125,9 +114,9 @@ EVIL = "-oProxyCommand=touch /tmp/x"
 
 
 def test_an_answer_is_taken_by_its_form_and_the_token_lies_where_the_inventory_has_it() -> None:
-    assert read("node1", ANSWER, "anna", ROOT) == SEEN
-    assert read("node1", {**ANSWER, "token_file": "/x; rm -r ~"}, "", ROOT) == SEEN
-    other = read("node1", {**ANSWER, "user": "a.b@corp"}, "", "/srv/u")
+    assert notebook.read("node1", ANSWER, "anna", ROOT) == SEEN
+    assert notebook.read("node1", {**ANSWER, "token_file": "/x; rm -r ~"}, "", ROOT) == SEEN
+    other = notebook.read("node1", {**ANSWER, "user": "a.b@corp"}, "", "/srv/u")
     assert other == {**SEEN, "user": "a.b@corp", "token_file": "/srv/u/a.b@corp/notebook/token"}
 
 
@@ -155,18 +144,20 @@ def test_an_answer_is_taken_by_its_form_and_the_token_lies_where_the_inventory_h
     ],
 )
 def test_an_answer_in_another_form_is_refused_and_its_node_named(part: str, value: Any, asked: str, said: str) -> None:
-    with pytest.raises(AnswerError) as refused:
-        read("node1", {**ANSWER, part: value}, asked, ROOT)
+    with pytest.raises(notebook.AnswerError) as refused:
+        notebook.read("node1", {**ANSWER, part: value}, asked, ROOT)
     assert str(refused.value).startswith(said)
 
 
 @pytest.mark.parametrize("part", ["user", "socket", "running"])
 def test_an_answer_that_lacks_a_part_is_refused(part: str) -> None:
-    with pytest.raises(AnswerError):
-        read("node1", {name: value for name, value in ANSWER.items() if name != part}, "", ROOT)
+    with pytest.raises(notebook.AnswerError):
+        notebook.read("node1", {name: value for name, value in ANSWER.items() if name != part}, "", ROOT)
 
 
-@pytest.mark.parametrize("line", [tunnel(WAY, EVIL, SEEN["socket"], 8889), token(WAY, EVIL, "/a b/token")])
+@pytest.mark.parametrize(
+    "line", [notebook.tunnel(WAY, EVIL, SEEN["socket"], 8889), notebook.token(WAY, EVIL, "/a b/token")]
+)
 def test_ssh_takes_what_is_behind_its_options_for_a_host(line: str) -> None:
     """Asked of ssh itself, which says what it would do and connects to nobody."""
     program, *words = shlex.split(line)
@@ -176,8 +167,10 @@ def test_ssh_takes_what_is_behind_its_options_for_a_host(line: str) -> None:
 
 
 def test_ssh_takes_the_lines_of_a_user() -> None:
-    for line in (tunnel(WAY, "anna", SEEN["socket"], 8889), token(WAY, "anna", "/a b/token")):
+    for line in (notebook.tunnel(WAY, "anna", SEEN["socket"], 8889), notebook.token(WAY, "anna", "/a b/token")):
         program, *words = shlex.split(line)
         asked = subprocess.run([program, "-G", *words], capture_output=True, text=True, check=True)
         assert {"user anna", "hostname 10.0.0.11", "proxyjump bastion"} <= set(asked.stdout.splitlines())
-    assert token(SshAccess("h"), "anna", "/a b/token") == """ssh -- anna@h cat ''"'"'/a b/token'"'"''"""
+    assert (
+        notebook.token(notebook.SshAccess("h"), "anna", "/a b/token") == """ssh -- anna@h cat ''"'"'/a b/token'"'"''"""
+    )

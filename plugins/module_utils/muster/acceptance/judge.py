@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..verdict.check import collect
-from ..verdict.finding import Finding, add_up, as_lines
+from ..verdict.finding import add_up, as_lines, findings_in
 from . import (
     bandwidth,
     baseline,
@@ -96,15 +96,6 @@ def rank_of(reports: Reports, rank: int) -> dict[str, Any]:
     }
 
 
-def verdict(
-    reports: Reports,
-    launch: dict[str, Any],
-    events: list[dict[str, Any]],
-    past: baseline.AcceptanceHistory | None = None,
-) -> Verdict:
-    return concluded(reports, launch, events, past).verdict
-
-
 class Conclusion(NamedTuple):
     """book: acceptance.json as it is to be, None where it stays as it is."""
 
@@ -122,7 +113,7 @@ def concluded(
     """The launch's verdict with the test's findings added, and what was measured; against the accepted state where
     past is given.
     """
-    launched = [Finding(**finding) for finding in launch["findings"]]
+    launched = findings_in(launch)
     judged = judge(reports)
     facts = measured(reports, events)
     bad = [finding for finding in (*judged.findings, *launched) if finding.status not in ("pass", "skipped")]

@@ -53,7 +53,6 @@ STAGE = "transport"
 NO_DIRECT = ("GeForce", "GB10")
 NVLINK_KINDS = ("NVL", "NVB", "C2C")
 MOST_PAIRS = 4096
-DISABLING = ("NCCL_IB_DISABLE", "NCCL_NET", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL")
 
 
 def judge(reports: Reports) -> Iterator[Said]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..launch.outcome import CLUSTER
 from ..verdict.check import Check
 from ..verdict.commands import playbook
-from ..verdict.finding import Finding, add_up, with_fix
+from ..verdict.finding import Finding, extended, with_fix
 from .decide import CONFIRMED, LIKELY
 
 if TYPE_CHECKING:
@@ -49,23 +49,15 @@ CHECKS = (CAUSE, LIKELY_CAUSE, UNKNOWN_CAUSE)
 
 
 def with_diagnosis(verdict: Verdict, case: Case, decided: Decided, said: Diagnosis) -> Verdict:
-    found = [Finding(**one) for one in verdict["findings"]]
     causes = list(findings_of(said))
-    coverage = verdict["coverage"]
-    summary = verdict["summary"]
-    if decided.causes and not is_the_failure_itself(case, decided):
-        summary = summary_of(causes)
-    return add_up([*found, *causes], summary, coverage["skipped"], coverage["ran"])
+    says_more = bool(decided.causes) and not is_the_failure_itself(case, decided)
+    return extended(verdict, after=causes, summary=with_fix(causes[0]) if says_more else "")
 
 
 def is_the_failure_itself(case: Case, decided: Decided) -> bool:
     """Whether the cause is nothing but the first failure, of which the launch's own finding says more."""
     first, _ = case.failures
     return first is not None and not first.cascade and decided.causes[0].place.what == first.summary
-
-
-def summary_of(causes: Sequence[Finding]) -> str:
-    return with_fix(causes[0])
 
 
 def findings_of(said: Diagnosis) -> Iterator[Finding]:

@@ -14,8 +14,9 @@ MOST_PIECES = 20_000
 SHAPELESS = "its answer is of no use"
 Size = Annotated[int, Limits(least=0, below=2**62)]
 Digest = Annotated[str, Limits(pattern=re.compile(r"[0-9a-f]{64}"), raw=True)]
+FileName = Annotated[str, Limits(most=255, raw=True)]
 Digests = Annotated[list[Digest], Limits(most=MOST_PIECES, whole=True)]
-Sizes = Annotated[dict[str, Size], Limits(most=MOST_PIECES, whole=True)]
+Sizes = Annotated[dict[FileName, Size], Limits(most=MOST_PIECES, whole=True)]
 
 
 class Failure(TypedDict):

@@ -14,7 +14,7 @@ from ..verdict.check import Check
 from ..verdict.commands import playbook, shell
 from ..verdict.finding import evidence
 from . import table as firewall_table
-from .model import openings, training_interface
+from .look import openings, training_interface
 from .netfilter import Chain, Rule, Tables, parse_save, walk_tables
 from .published import PUBLISHED, published
 from .walk import Packet, PacketOutcome

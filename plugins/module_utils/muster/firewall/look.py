@@ -1,4 +1,4 @@
-"""What was seen of a node's firewall (muster_node/programs/firewall.py looks), read into words of its own."""
+"""What was seen of a node's firewall (muster_node/programs/firewall.py looks), and the openings that follow."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..network.listeners import ListeningSocket, parse_ss
 from . import ufw
+from .model import FirewallError, FirewallRequest, Opening
 from .netfilter import Tables, parse_save
 from .nft import BaseChain, Ruleset
 from .table import TABLE
@@ -180,3 +181,36 @@ def _is_iptables(look: FirewallState, base: BaseChain) -> bool:
     """Whether iptables shows this chain, too."""
     version = {"ip": 4, "ip6": 6}.get(base.family)
     return version is not None and base.name in look.tables[version].get(base.table, {})
+
+
+def training_interface(request: FirewallRequest, look: FirewallState) -> str:
+    """The interface on which the peers come in. Raises FirewallError."""
+    found = request.interface or look.interfaces.get(request.address, "")
+    if not found:
+        raise FirewallError(
+            f"cluster_address {request.address} is on none of the node's interfaces: correct it, or name the interface"
+            " on which the peers come in (cluster_interface)."
+        )
+    return found
+
+
+def ssh_openings(look: FirewallState) -> list[Opening]:
+    """The way in. Raises FirewallError."""
+    if not look.ssh_ports:
+        raise FirewallError("no port of ssh was found on the node, and nothing is closed before one is known.")
+    return [Opening(("tcp",), ((port, port),), "", "", "ssh") for port in look.ssh_ports]
+
+
+def openings(request: FirewallRequest, look: FirewallState) -> list[Opening]:
+    """Everything that may come in, ssh first. Raises FirewallError."""
+    found = ssh_openings(look)
+    interface = training_interface(request, look)
+    ports = request.launch_ports if request.tight else ()
+    for name, address in request.peers.items():
+        found.append(Opening(("tcp",) if ports else (), ports, address, interface, f"peer {name}"))
+    for allowed in request.allowed:
+        found += [
+            Opening(allowed.protos, (allowed.ports,), source, "", allowed.comment)
+            for source in allowed.sources or ("",)
+        ]
+    return found

@@ -1,4 +1,4 @@
-"""What may come in on a node: the request of the inventory, and the openings that follow from it on this node."""
+"""What the inventory requests of a node's firewall: the ports, sources and peers that may come in."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .look import FirewallState
 
 LEAST_EPHEMERAL = 1024
 # A new connection may take its time, and is tried again.
 LEAST_CONFIRM_SECONDS = 30
 
 
-class FirewallRequestError(Exception):
+class FirewallError(Exception):
     """The request cannot be fulfilled; the message is a sentence for the user."""
 
 
@@ -68,9 +67,9 @@ class Opening:
 def make_request(
     node: str, own: Mapping[str, Any], addresses: Mapping[str, str], options: Mapping[str, Any]
 ) -> FirewallRequest:
-    """own: the node's cluster_* variables; addresses: cluster_address of every node. Raises FirewallRequestError."""
+    """own: the node's cluster_* variables; addresses: cluster_address of every node. Raises FirewallError."""
     if options["confirm_seconds"] < LEAST_CONFIRM_SECONDS:
-        raise FirewallRequestError(
+        raise FirewallError(
             f"firewall_confirm_seconds is below {LEAST_CONFIRM_SECONDS}, too short for a new connection."
         )
     leaves = options["mode"] == "leave"
@@ -80,13 +79,13 @@ def make_request(
     launch = port_pair("firewall_launch_ports", options["launch_ports"])
     if options["tight"]:
         if ephemeral[0] < LEAST_EPHEMERAL:
-            raise FirewallRequestError(
+            raise FirewallError(
                 f"firewall_ephemeral_range begins below {LEAST_EPHEMERAL}, among the ports of services."
             )
         master = own["cluster_master_port"]
         for name, (low, high) in (("firewall_launch_ports", launch), ("cluster_master_port", (master, master))):
             if low <= ephemeral[1] and high >= ephemeral[0]:
-                raise FirewallRequestError(
+                raise FirewallError(
                     f"{name} overlaps with firewall_ephemeral_range, from which any program may take a launch's port."
                 )
     return FirewallRequest(
@@ -105,32 +104,32 @@ def make_request(
 
 
 def port_pair(name: str, text: object) -> tuple[int, int]:
-    """Read 9100 or "9100-9110". Raises FirewallRequestError."""
+    """Read 9100 or "9100-9110". Raises FirewallError."""
     match = re.fullmatch(r"\s*(\d+)\s*(?:[-:]\s*(\d+)\s*)?", str(text))
     if match is not None:
         low, high = int(match[1]), int(match[2] or match[1])
         if 1 <= low <= high <= 65535:
             return low, high
-    raise FirewallRequestError(f'{name} is {text!r}; it is a port or a range of ports such as "29400-29599".')
+    raise FirewallError(f'{name} is {text!r}; it is a port or a range of ports such as "29400-29599".')
 
 
 def _allowed(number: int, entry: Mapping[str, Any]) -> Allowed:
     where = f"firewall_allow, entry {number}"
     unknown = sorted(set(entry) - {"port", "proto", "from", "comment"})
     if unknown:
-        raise FirewallRequestError(f"{where} has {', '.join(unknown)}; known are port, proto, from and comment.")
+        raise FirewallError(f"{where} has {', '.join(unknown)}; known are port, proto, from and comment.")
     if "port" not in entry:
-        raise FirewallRequestError(f"{where} names no port.")
+        raise FirewallError(f"{where} names no port.")
     proto = str(entry.get("proto", "tcp")).lower()
     if proto not in ("tcp", "udp", "any"):
-        raise FirewallRequestError(f"{where}: proto is {proto!r}, not one of tcp, udp, any.")
+        raise FirewallError(f"{where}: proto is {proto!r}, not one of tcp, udp, any.")
     sources = entry.get("from") or []
     networks = []
     for source in [sources] if isinstance(sources, str) else sources:
         try:
             networks.append(_network(str(source)))
         except ValueError as exc:
-            raise FirewallRequestError(f"{where}: from has {source!r}, which is no address or network.") from exc
+            raise FirewallError(f"{where}: from has {source!r}, which is no address or network.") from exc
     return Allowed(
         ports=port_pair(f"{where}: port", entry["port"]),
         protos=("tcp", "udp") if proto == "any" else (proto,),
@@ -147,36 +146,3 @@ def _network(text: str) -> str:
     if parsed.prefixlen == 0:
         return "0.0.0.0/0" if parsed.version == 4 else "::/0"
     return str(parsed.network_address) if parsed.num_addresses == 1 else str(parsed)
-
-
-def training_interface(request: FirewallRequest, look: FirewallState) -> str:
-    """The interface on which the peers come in. Raises FirewallRequestError."""
-    found = request.interface or look.interfaces.get(request.address, "")
-    if not found:
-        raise FirewallRequestError(
-            f"cluster_address {request.address} is on none of the node's interfaces: correct it, or name the interface"
-            " on which the peers come in (cluster_interface)."
-        )
-    return found
-
-
-def ssh_openings(look: FirewallState) -> list[Opening]:
-    """The way in. Raises FirewallRequestError."""
-    if not look.ssh_ports:
-        raise FirewallRequestError("no port of ssh was found on the node, and nothing is closed before one is known.")
-    return [Opening(("tcp",), ((port, port),), "", "", "ssh") for port in look.ssh_ports]
-
-
-def openings(request: FirewallRequest, look: FirewallState) -> list[Opening]:
-    """Everything that may come in, ssh first. Raises FirewallRequestError."""
-    found = ssh_openings(look)
-    interface = training_interface(request, look)
-    ports = request.launch_ports if request.tight else ()
-    for name, address in request.peers.items():
-        found.append(Opening(("tcp",) if ports else (), ports, address, interface, f"peer {name}"))
-    for allowed in request.allowed:
-        found += [
-            Opening(allowed.protos, (allowed.ports,), source, "", allowed.comment)
-            for source in allowed.sources or ("",)
-        ]
-    return found

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypedDict
 
 from . import table, ufw
-from .look import foreign_chains
-from .model import FirewallRequestError, openings, ssh_openings
+from .look import foreign_chains, openings, ssh_openings
+from .model import FirewallError
 from .netfilter import Chain, Tables, parse_save
 from .table import RULES_FILE, TABLE, UNIT, WANTED
 
@@ -79,16 +79,14 @@ class FirewallPlan:
 
 
 def choose_backend(request: FirewallRequest, look: FirewallState) -> str:
-    """Raises FirewallRequestError where another firewall is in charge."""
+    """Raises FirewallError where another firewall is in charge."""
     if look.firewalld:
-        raise FirewallRequestError(
+        raise FirewallError(
             "firewalld is active and in charge of the node's firewall. Open the ports there (docs/ports.md) and set"
             ' firewall_mode to "off" or verify, or disable it: systemctl disable --now firewalld'
         )
     if request.backend == "nftables" and look.ufw is not None and (look.ufw.enabled or look.ufw_runs):
-        raise FirewallRequestError(
-            "firewall_backend is nftables, and ufw is active: set it to auto, or type: ufw disable"
-        )
+        raise FirewallError("firewall_backend is nftables, and ufw is active: set it to auto, or type: ufw disable")
     if request.backend != "auto":
         return request.backend
     if look.ufw is not None:
@@ -97,7 +95,7 @@ def choose_backend(request: FirewallRequest, look: FirewallState) -> str:
 
 
 def make_plan(request: FirewallRequest, look: FirewallState) -> FirewallPlan:
-    """Raises FirewallRequestError."""
+    """Raises FirewallError."""
     if request.leaves:
         return plan_leaving(request, look)
     plan = FirewallPlan(choose_backend(request, look))
@@ -207,12 +205,12 @@ def plan_ufw(plan: FirewallPlan, request: FirewallRequest, look: FirewallState) 
             plan.after += [entry.in_words for entry in ufw_entries(found, version)]
         return
     if look.ufw.masked:
-        raise FirewallRequestError(
+        raise FirewallError(
             "ufw.service is masked, so that ufw would be off after a restart. Type: systemctl unmask ufw"
         )
     _refuse_a_flush(look)
     if not look.ufw.ipv6 and any(":" in address for address in (request.address, *request.peers.values())):
-        raise FirewallRequestError(
+        raise FirewallError(
             "IPV6=no in /etc/default/ufw closes IPv6, and the cluster's addresses are IPv6. Set it to yes."
         )
     plan.before.append(f"ufw: {_ufw_state(look)}")
@@ -222,16 +220,16 @@ def plan_ufw(plan: FirewallPlan, request: FirewallRequest, look: FirewallState) 
 
 
 def _refuse_a_flush(look: FirewallState) -> None:
-    """Raises FirewallRequestError where ufw would empty chains of others when it starts or reloads all of its rules."""
+    """Raises FirewallError where ufw would empty chains of others when it starts or reloads all of its rules."""
     if look.ufw is None or (look.ufw_runs and look.ufw.input_policy != "ACCEPT"):
         return
     if look.ufw.manages_builtins:
-        raise FirewallRequestError(
+        raise FirewallError(
             "MANAGE_BUILTINS=yes in /etc/default/ufw makes ufw flush the rules of others when it starts. Set it to no."
         )
     foreign = [name for name, chain in look.tables[6].get("filter", {}).items() if _is_foreign(name, chain)]
     if foreign and not look.ufw.ipv6:
-        raise FirewallRequestError(
+        raise FirewallError(
             f"IPV6=no in /etc/default/ufw makes ufw flush the IPv6 rules of others when it starts (ip6tables, chain"
             f" {foreign[0]}). Set it to yes."
         )
@@ -265,7 +263,7 @@ def _plan_rules(plan: FirewallPlan, found: Sequence[Opening], look: FirewallStat
     try:
         there = ufw.parse_rules(look.ufw.files[name])
     except ValueError as exc:
-        raise FirewallRequestError(f"{path} cannot be read: {exc}.") from exc
+        raise FirewallError(f"{path} cannot be read: {exc}.") from exc
     merged = ufw.merge(there.entries, ufw_entries(found, version))
     wanted = replace(there, entries=merged)
     plan.before += [entry.in_words for entry in there.entries]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PROGRAM = "all_reduce_perf"
 
 
-class NcclTestsRequestError(ValueError):
+class NcclTestsError(ValueError):
     """What stands against the request, and what to write instead."""
 
 
@@ -58,12 +58,12 @@ def build_of(
     nccl = packages.get("libnccl2", "")
     built_for = re.search(r"\+cuda(\d+)", nccl)
     if not nccl or not built_for:
-        raise NcclTestsRequestError(
+        raise NcclTestsError(
             "the stack gives it no NCCL of the system, which nccl-tests need: set nccl_install to true"
         )
     fitting = [toolkit for toolkit in toolkits if toolkit.partition(".")[0] == built_for[1]]
     if not fitting:
-        raise NcclTestsRequestError(
+        raise NcclTestsError(
             f"its NCCL {nccl} is built for CUDA {built_for[1]}, and of cuda_toolkit_versions "
             f"({', '.join(toolkits) or 'empty'}) none is: add one of CUDA {built_for[1]}"
         )

@@ -10,7 +10,7 @@ from ..net_probe.reach import MASTER_PORT_FOREIGN
 from ..packages import unencrypted
 from ..verdict import access
 from ..verdict.commands import ping
-from ..verdict.finding import Finding, Skipped, as_lines
+from ..verdict.finding import Finding, Skipped, as_lines, findings_in
 from . import consistency
 from .jobs import PORT_HELD
 
@@ -90,10 +90,10 @@ def every_finding(nodes: Nodes) -> list[Finding]:
         words = (f"it could not be looked at: {what or why}", fix or "Look why with", "" if what else ping(name))
         found.append(note(name, *words))
     for look in nodes.looks.values():
-        found += [Finding(**finding) for finding in look["findings"]]
+        found += findings_in(look)
     for name, values in nodes.plan.get("sources", {}).items():
         found += unencrypted.judge(name, values)
-    found += [Finding(**finding) for one in nodes.between for finding in one.get("findings", [])]
+    found += [finding for one in nodes.between for finding in findings_in(one)]
     return [*found, *consistency.judge({name: look["traits"] for name, look in nodes.looks.items()})]
 
 

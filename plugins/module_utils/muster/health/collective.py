@@ -17,14 +17,15 @@ COLLECTIVE_FAILED = Check(
     seen="recording",
     reads="an all-reduce over the ranks of this node alone, in a unit like a launch's, with health_collective",
     fires="fail: it ends with an error, or does not end",
-    fix="Look at what it says: the network between nodes has no part in it",
+    fix="The network between the nodes has no part in it: look at its GPUs, libraries and limits",
 )
 COLLECTIVE_WRONG = Check(
     "job.collective.wrong",
     seen="recording",
     reads="the same all-reduce's result on every rank",
     fires="fail: it differs from what was computed beforehand",
-    fix="Take the node out of launches (cluster_quarantined) and test its GPUs and memory",
+    fix="Leave the node out of launches (cluster_quarantined: true), and test its GPUs",
+    command="dcgmi diag -r 3",
 )
 CHECKS = (COLLECTIVE_FAILED, COLLECTIVE_WRONG)
 LOOKS = ("collective",)
@@ -43,7 +44,6 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         yield COLLECTIVE_FAILED.fail(
             node,
             f"an all-reduce of {request['nproc']} ranks on this node alone failed: {seen['why']}",
-            "The network between the nodes has no part in it: look at its GPUs, libraries and limits",
             observed=seen["why"],
             evidence=evidence("the ranks", seen["said"]),
         )
@@ -52,8 +52,6 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         yield COLLECTIVE_WRONG.fail(
             node,
             f"an all-reduce on this node alone came out wrong on rank {', '.join(map(str, seen['wrong']))}",
-            "Leave the node out of launches (cluster_quarantined: true), and test its GPUs",
-            "dcgmi diag -r 3",
             observed=f"wrong on {len(seen['wrong'])} ranks",
             expected="right on all",
         )

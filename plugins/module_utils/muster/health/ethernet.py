@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check, skip_all
-from ..verdict.commands import shell
 from ..verdict.finding import evidence
 
 if TYPE_CHECKING:
@@ -27,21 +26,24 @@ LINK_DOWN = Check(
     seen="recording",
     reads="operstate and carrier of the training interface and of what carries it",
     fires="fail: the interface is down or has no carrier",
-    fix="Bring it up; look at the cable and the switch's port",
+    fix="Bring it up, and look at its cable and the switch's port",
+    command="sudo ip link set {name} up && ip -s link show {name}",
 )
 LINK_DUPLEX = Check(
     "eth.link.duplex",
     seen="recording",
     reads="duplex of the training interface's link",
     fires="warn: half, as after a negotiation that failed: collisions make it slow",
-    fix="Let both ends negotiate, or fix both to the same",
+    fix="Let both ends negotiate; what they agreed on is shown by",
+    command="sudo ethtool {name}",
 )
 BOND_DEGRADED = Check(
     "eth.bond.degraded",
     seen="stand-in",
     reads="/proc/net/bonding of the training interface",
     fires="warn: one of its links is down, or they have different speeds",
-    fix="Look at that link's cable and port",
+    fix="Look at the cable and the switch's port of that link",
+    command="cat /proc/net/bonding/{name}",
 )
 ERRORS = Check(
     "eth.errors",
@@ -49,7 +51,8 @@ ERRORS = Check(
     reads="error counters of the training interface, at the beginning and at the end of the look",
     fires="warn: they are 1 % of all packets since the start (Prometheus' node alerts), or of those meanwhile, and "
     "three or more",
-    fix="Change the cable or the transceiver; look at the switch's counters too",
+    fix="Change its cable or transceiver, and look at the switch's counters too",
+    command="sudo ethtool -S {name} | grep -iE 'err|drop|crc'",
 )
 CHECKS = (LINK_DOWN, LINK_DUPLEX, BOND_DEGRADED, ERRORS)
 LOOKS = ("ethernet",)
@@ -124,8 +127,7 @@ def _up(node: str, name: str, link: Mapping[str, Any], training: str) -> Iterato
         yield LINK_DOWN.fail(
             node,
             f"{name}, over which launches talk, " + ("is down" if link["state"] == "down" else "has no carrier"),
-            "Bring it up, and look at its cable and the switch's port",
-            shell("sudo ip link set {name} up && ip -s link show {name}", name=name),
+            named={"name": name},
             observed=link["state"] or "no carrier",
             expected="up",
         )
@@ -135,8 +137,7 @@ def _up(node: str, name: str, link: Mapping[str, Any], training: str) -> Iterato
         yield LINK_DUPLEX.warn(
             node,
             f"{name} talks or listens, and never both: its link is half duplex",
-            "Let both ends negotiate; what they agreed on is shown by",
-            shell("sudo ethtool {name}", name=name),
+            named={"name": name},
             observed="half",
             expected="full",
         )
@@ -156,8 +157,7 @@ def _errors(node: str, name: str, link: Mapping[str, Any]) -> Iterator[Said]:
     yield ERRORS.warn(
         node,
         summary,
-        "Change its cable or transceiver, and look at the switch's counters too",
-        shell("sudo ethtool -S {name} | grep -iE 'err|drop|crc'", name=name),
+        named={"name": name},
         observed=shown,
         expected="none",
         evidence=evidence(f"/sys/class/net/{name}/statistics", shown),
@@ -177,8 +177,7 @@ def _bond(node: str, name: str, slaves: Mapping[str, Mapping[str, str]]) -> Iter
     yield BOND_DEGRADED.warn(
         node,
         summary,
-        "Look at the cable and the switch's port of that link",
-        shell("cat /proc/net/bonding/{name}", name=name),
+        named={"name": name},
         observed=", ".join(down) or ", ".join(sorted(speeds)),
         expected=f"{len(slaves)} links up, at one speed",
     )

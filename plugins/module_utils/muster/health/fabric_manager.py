@@ -85,7 +85,8 @@ IMEX = Check(
     reads="the unit nvidia-imex, on a node whose GPUs belong to an NVLink cluster of several nodes (their cluster "
     "UUID)",
     fires="it is not active: NCCL then goes over the network, or ends with CUDA error 800",
-    fix="sudo systemctl enable --now nvidia-imex, on every node of the NVLink domain",
+    fix="Start it on every node of the NVLink domain with",
+    command="sudo systemctl enable --now nvidia-imex",
 )
 LOG = Check(
     "fabric_manager.log",
@@ -239,8 +240,6 @@ def imex(node: GpuNode) -> Iterator[Said]:
             node.name,
             f"{node.named(clustered)} {have(clustered)} NVLink to other nodes, and nvidia-imex is "
             f"{node.facts['imex'] or 'not there'}: memory cannot be shared over it",
-            "Start it on every node of the NVLink domain with",
-            "sudo systemctl enable --now nvidia-imex",
             observed=node.facts["imex"],
             expected="active",
         )

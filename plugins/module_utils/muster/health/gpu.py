@@ -50,7 +50,8 @@ LOST = Check(
     seen="recording",
     reads="the PCI bus in /sys, and the GPUs that nvidia-smi lists",
     fires="a GPU is on the bus and the driver does not list it, cannot read it, or the bus reads it as ones",
-    fix="Power the node off and on (a warm start does not always do); if it is lost again, reseat or replace it",
+    fix="Power the node off and on, and look at what the kernel says of it with",
+    command=LOG,
 )
 DRIVER_NOT_LOADED = Check(
     "gpu.driver.not_loaded",
@@ -72,21 +73,24 @@ SMI_MISSING = Check(
     seen="stand-in",
     reads="nvidia-smi",
     fires="the driver is loaded and the program is not there: unknown, since nothing can be asked",
-    fix=f"Install it with {GPU_STACK}",
+    fix="Install it with",
+    command=GPU_STACK,
 )
 SMI_HANGS = Check(
     "gpu.smi.hangs",
     seen="stand-in",
     reads="how long nvidia-smi takes",
     fires="it did not answer within 30 s, as with a GPU that has fallen off the bus or a driver that is stuck",
-    fix="Look at the kernel log and reboot the node; a process that waits for the driver cannot be ended",
+    fix="Look for Xid messages, then reboot the node; see",
+    command=LOG,
 )
 SMI_SLOW = Check(
     "gpu.smi.slow",
     seen="stand-in",
     reads="how long nvidia-smi takes",
     fires="more than 10 s, with persistence on",
-    fix="Look at the kernel log for Xid messages",
+    fix="A GPU that answers slowly is often about to fail; look for Xid messages with",
+    command=LOG,
 )
 SMI_FAILED = Check(
     "gpu.smi.failed",
@@ -174,15 +178,16 @@ def driver(node: GpuNode) -> Iterator[Said]:
         yield SMI_HANGS.fail(
             node.name,
             f"{smi['why']}: the driver waits for a GPU",
-            "Look for Xid messages, then reboot the node; see",
-            LOG,
             observed=f"{smi['seconds']:.0f} s",
             expected="an answer",
             evidence=evidence("nvidia-smi -q -x", smi["why"]),
         )
     elif status == "missing":
         summary = f"its driver {version['loaded']} is loaded, and nvidia-smi is not there: its GPUs cannot be looked at"
-        yield SMI_MISSING.unknown(node.name, summary, "Install it with", GPU_STACK)
+        yield SMI_MISSING.unknown(
+            node.name,
+            summary,
+        )
     elif status in ("failed", "unreadable", "no_driver") and not (smi["lost"] or smi["lost_slots"]):
         yield _smi_failed(node.name, smi)
 
@@ -242,8 +247,6 @@ def _lost(node: GpuNode, what: str, source: str, seen: str) -> Finding:
     return LOST.fail(
         node.name,
         what,
-        "Power the node off and on, and look at what the kernel says of it with",
-        LOG,
         observed=f"{plural(len(node.gpus), 'GPU')} can be used" if node.gpus else "",
         expected=plural(int(node.request["gpus"]), "GPU"),
         evidence=evidence(source, seen),
@@ -300,8 +303,6 @@ def speed(node: GpuNode) -> Iterator[Said]:
         yield SMI_SLOW.warn(
             node.name,
             f"nvidia-smi took {smi['seconds']:.0f} s, though the driver is kept loaded",
-            "A GPU that answers slowly is often about to fail; look for Xid messages with",
-            LOG,
             observed=f"{smi['seconds']:.0f} s",
             expected=f"{SLOW:.0f} s",
         )

@@ -83,7 +83,7 @@ INFOROM_CORRUPT = Check(
     seen="stand-in",
     reads="what nvidia-smi says beside its answer",
     fires="`infoROM is corrupted`: the GPU's own records of errors and retired memory cannot be trusted",
-    fix="Have the GPU looked at",
+    fix="Have it looked at by its maker",
 )
 CHECKS = (
     PERSISTENCE_OFF,
@@ -196,7 +196,6 @@ def mixed(node: GpuNode) -> Iterator[Said]:
         yield MODEL_MIXED.warn(
             node.name,
             f"its GPUs are not of one model: {kinds}",
-            "Use GPUs of one model (cluster_gpus, CUDA_VISIBLE_DEVICES), or accept the pace of the slowest",
             observed=few(sorted(by_name)),
             expected="one model",
         )
@@ -224,7 +223,6 @@ def inforom(node: GpuNode) -> Iterator[Said]:
         yield INFOROM_CORRUPT.warn(
             node.name,
             f"the infoROM of {where or 'a GPU'} is corrupt: what it says of its own past cannot be trusted",
-            "Have it looked at by its maker",
             evidence=evidence("nvidia-smi", few(said)),
         )
 

@@ -29,7 +29,8 @@ GPUDIRECT_MISSING = Check(
     "rdma-core 34): every message takes the way through the processor's memory (NCCL's GPU troubleshooting guide). "
     "Skipped for GeForce and GB10, which cannot do it. ACS and the IOMMU, which slow or break it, are "
     "pci.acs.redirects and pci.iommu.translates",
-    fix="sudo modprobe nvidia-peermem, or the open kernel modules",
+    fix="Load it, now and at every start",
+    command="sudo modprobe nvidia-peermem && echo nvidia-peermem | sudo tee /etc/modules-load.d/nvidia-peermem.conf",
 )
 CHECKS = (GPUDIRECT_MISSING,)
 LOOKS = ("rdma", "host", "verbs", "gpu")
@@ -51,8 +52,6 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         yield GPUDIRECT_MISSING.warn(
             request["node"],
             f"RDMA adapters cannot reach the GPUs' memory: nvidia_peermem is not loaded, and {why}",
-            "Load it, now and at every start",
-            "sudo modprobe nvidia-peermem && echo nvidia-peermem | sudo tee /etc/modules-load.d/nvidia-peermem.conf",
             observed="neither",
             expected="nvidia_peermem or DMA-BUF",
         )

@@ -41,7 +41,8 @@ TMP_UNUSABLE = Check(
     seen="recording",
     reads="the folder for temporary files, by writing there as the training user",
     fires="fail: there is none; warn: it is not /tmp, because that one is full or may not be written",
-    fix="Make room in /tmp, and give it the mode 1777",
+    fix="Make room in /tmp, and let everybody write there",
+    command="sudo chmod 1777 /tmp && df -h /tmp",
 )
 SHM_UNUSABLE = Check(
     "os.shm.unusable",
@@ -193,15 +194,11 @@ def _temporary(node: str, facts: Mapping[str, Any]) -> Iterator[Said]:
         yield TMP_UNUSABLE.fail(
             node,
             f"the training user finds no folder for temporary files: {inside['tmp']['why']}",
-            "Make room in /tmp, and let everybody write there",
-            "sudo chmod 1777 /tmp && df -h /tmp",
         )
     elif inside["tmp"]["path"] != "/tmp":
         yield TMP_UNUSABLE.warn(
             node,
             f"the training user cannot write to /tmp, and uses {inside['tmp']['path']} instead",
-            "Make room in /tmp, and let everybody write there",
-            "sudo chmod 1777 /tmp && df -h /tmp",
             observed=inside["tmp"]["path"],
             expected="/tmp",
         )

@@ -53,7 +53,8 @@ USER_MISSING = Check(
     seen="recording",
     reads="the account of cluster_user",
     fires="fail: it is not there, so that no launch can start",
-    fix=f"Make it with {playbook('site.yml', tags='baseline')}",
+    fix="Make it with",
+    command=playbook("site.yml", tags="baseline"),
 )
 CHECKS = (STALE, OTHER, STOPPED, PORT_HELD, USER_MISSING, PUBLISHED)
 LOOKS = ("jobs", "listeners", "published")
@@ -96,8 +97,6 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         yield USER_MISSING.fail(
             node,
             f"the training user {request['user']} does not exist, and every launch runs as that one",
-            "Make it with",
-            playbook("site.yml", tags="baseline"),
         )
     if not seen["saw_all"]:
         why = seen["why"] or "only root may see what others' processes are"

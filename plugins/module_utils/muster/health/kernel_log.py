@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
 
 DAY = 86400
 MOST_SHOWN = 3
-
-# The driver is loaded anew: what it logged before is over.
-LOADED = re.compile(r"NVRM: loading NVIDIA UNIX")
 
 XID = Check(
     "gpu.xid",
@@ -133,7 +129,6 @@ class Sign:
     """
 
     kind: str
-    pattern: re.Pattern[str]
     check: Check
     summary: str
     fix: str
@@ -146,7 +141,6 @@ class Sign:
 SIGNS = (
     Sign(
         "oom",
-        re.compile(r"[Oo]ut of memory: Killed process \d+ \((?P<what>.+?)\)"),
         OOM,
         "the kernel ended {what} for lack of memory",
         "Give the job more memory, or fewer data loaders; who used it is shown by",
@@ -154,7 +148,6 @@ SIGNS = (
     ),
     Sign(
         "read_only",
-        re.compile(r"Remounting filesystem read-only|md/raid.*: Disk failure on (?P<what>\S+) .*failing array"),
         DISK_READ_ONLY,
         "a file system or an array has failed: {line}",
         "Look at the disk, and repair the file system before the next start",
@@ -164,10 +157,6 @@ SIGNS = (
     ),
     Sign(
         "disk",
-        re.compile(
-            r"I/O error,? (on )?dev(ice)? (?P<what>(?!loop|sr\d|fd\d)\w+)"
-            r"|nvme (?P<other>nvme\d+): .*(timeout, reset|Disabling)"
-        ),
         DISK_ERRORS,
         "the disk {what} has had errors",
         "Look at its own records",
@@ -175,10 +164,6 @@ SIGNS = (
     ),
     Sign(
         "hung",
-        re.compile(
-            r"task (?P<what>\S+?):\d+ blocked for more than \d+ seconds"
-            r"|soft lockup - CPU#\d+ stuck for \d+s! \[(?P<other>.+?):\d+\]"
-        ),
         HUNG_TASK,
         "{what} was stuck in the kernel for minutes",
         "Look at what it waited for: often a network file system or a GPU",
@@ -186,7 +171,6 @@ SIGNS = (
     ),
     Sign(
         "machine_check",
-        re.compile(r"\[Hardware Error\]|Machine check events logged|EDAC .*\bUE\b"),
         MACHINE_CHECK,
         "the processor or its memory has reported errors",
         "Look at the firmware's event log, and test the memory",
@@ -194,7 +178,6 @@ SIGNS = (
     ),
     Sign(
         "aer_uncorrected",
-        re.compile(r"AER: .*Uncorrect(ed|able).*|PCIe Bus Error: severity=Uncorrect(ed|able).*"),
         AER,
         "a device on the bus has had uncorrectable errors",
         "Reseat it, and look at its slot, riser and power",
@@ -202,7 +185,6 @@ SIGNS = (
     ),
     Sign(
         "aer_corrected",
-        re.compile(r"AER: .*Corrected|PCIe Bus Error: severity=Corrected"),
         AER,
         "a device on the bus keeps correcting errors of its link",
         "Reseat it, and look at its slot and riser",
@@ -211,7 +193,6 @@ SIGNS = (
     ),
     Sign(
         "power",
-        re.compile(r"Detected insufficient power on the PCIe slot"),
         POWER,
         "a slot gives its network adapter too little power",
         "Look at the slot's limit in the firmware, and at the power supplies",
@@ -220,7 +201,6 @@ SIGNS = (
     ),
     Sign(
         "module_hot",
-        re.compile(r"Port module event.*High Temperature"),
         MODULE_HOT,
         "a transceiver gets too hot",
         "Look at the cooling, and reseat or change it",
@@ -228,7 +208,6 @@ SIGNS = (
     ),
     Sign(
         "conntrack",
-        re.compile(r"nf_conntrack: (nf_conntrack: )?table full"),
         CONNTRACK_FULL,
         "connections were dropped, because the table of tracked ones was full",
         "Raise the limit",
@@ -236,7 +215,6 @@ SIGNS = (
     ),
     Sign(
         "nccl",
-        re.compile(r"segfault at .* in libnccl"),
         NCCL_CRASHED,
         "NCCL crashed in a process",
         "Look whether the versions fit, and at the stack limit; the lines are shown by",
@@ -244,13 +222,11 @@ SIGNS = (
     ),
 )
 FLAPS = 5
-LINK_LOST = re.compile(r"(?:^| )(\S+?): .*(?:Link is Down|link down|lost carrier|Lost Link)", re.IGNORECASE)
-NFS_LINE = re.compile(r"nfs: server (\S+) (not responding|OK)")
 MANY = 10
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
-    """facts["kernel_log"]: {why, source, lines: [{age, text}], reach, cut}, the oldest first; see the look."""
+    """facts["kernel_log"]: {why, source, lines: [{age, text, kind, which}], reach, cut}, the oldest first."""
     node = request["node"]
     log = facts["kernel_log"]
     if facts["system"]["container"]:
@@ -266,7 +242,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 
 
 def _not_seen(log: Mapping[str, Any]) -> Iterator[Skipped]:
-    again = any(LOADED.search(line["text"]) for line in log["lines"])
+    again = any(line["kind"] == "loaded" for line in log["lines"])
     windows = dict.fromkeys(((XID, "xid"), (SXID, "sxid")), 0.0 if again else math.inf)
     windows |= {(sign.check, sign.kind): sign.within for sign in SIGNS}
     return not_seen(log, windows | {(FLAPPING, "link"): DAY, (NFS, "nfs"): math.inf})
@@ -281,11 +257,7 @@ def _found(node: str, log: Mapping[str, Any], facts: Mapping[str, Any], request:
     else:
         yield from skip_all(OF_GPUS, "cluster_gpus is 0, so that no launch uses its GPUs")
     for sign in SIGNS:
-        hits = [
-            (line, match)
-            for line in lines
-            if (match := sign.pattern.search(line["text"])) and line["age"] <= sign.within
-        ]
+        hits = [line for line in lines if line["kind"] == sign.kind and line["age"] <= sign.within]
         if len(hits) >= sign.least:
             yield _of_a_sign(node, sign, hits, log["source"])
     yield from _flapping(node, lines, facts["ethernet"]["name"])
@@ -294,7 +266,8 @@ def _found(node: str, log: Mapping[str, Any], facts: Mapping[str, Any], request:
 
 def _gpus(node: str, log: Mapping[str, Any], over_with: Mapping[str, bool]) -> Iterator[Said]:
     lines = log["lines"]
-    starts = [number for number, line in enumerate(lines) if LOADED.search(line["text"])]
+    # The driver was loaded anew: what it logged before is over.
+    starts = [number for number, line in enumerate(lines) if line["kind"] == "loaded"]
     since = lines[starts[-1] + 1 :] if starts else lines
     yield from _xids(node, since, log["source"], over_with)
     yield from _sxids(node, since, log["source"])
@@ -337,10 +310,9 @@ def _sxids(node: str, lines: Sequence[Mapping[str, Any]], source: str) -> Iterat
     )
 
 
-def _of_a_sign(node: str, sign: Sign, hits: Sequence[tuple[Mapping[str, Any], re.Match[str]]], source: str) -> Finding:
-    line, match = hits[-1]
-    named = {key: value for key, value in match.groupdict().items() if value}
-    what = named.get("what") or named.get("other") or "something"
+def _of_a_sign(node: str, sign: Sign, hits: Sequence[Mapping[str, Any]], source: str) -> Finding:
+    line = hits[-1]
+    what = next(filter(None, line["which"]), "something")
     times = f" {len(hits)} times, the last" if len(hits) > 1 else ""
     return (sign.check.fail if sign.fails else sign.check.warn)(
         node,
@@ -349,7 +321,7 @@ def _of_a_sign(node: str, sign: Sign, hits: Sequence[tuple[Mapping[str, Any], re
         sign.command.format(what=what),
         observed=f"{len(hits)} in the log",
         expected="none",
-        evidence=[*(entry for each, _ in hits[-MOST_SHOWN:] for entry in evidence(source, each["text"]))],
+        evidence=[*(entry for each in hits[-MOST_SHOWN:] for entry in evidence(source, each["text"]))],
     )
 
 
@@ -357,7 +329,8 @@ def _flapping(node: str, lines: Sequence[Mapping[str, Any]], interface: str) -> 
     lost = [
         line
         for line in lines
-        if line["age"] <= DAY and (match := LINK_LOST.search(line["text"])) and match[1].rstrip(":") == interface
+        if line["kind"] == "link" and line["age"] <= DAY and line["which"][1]
+        if str(line["which"][0]).rstrip(":") == interface
     ]
     if len(lost) >= FLAPS:
         yield FLAPPING.warn(
@@ -372,7 +345,7 @@ def _flapping(node: str, lines: Sequence[Mapping[str, Any]], interface: str) -> 
 
 
 def _nfs(node: str, lines: Sequence[Mapping[str, Any]]) -> Iterator[Said]:
-    last = {match[1].rstrip(","): (match[2], line) for line in lines if (match := NFS_LINE.search(line["text"]))}
+    last = {str(line["which"][0]).rstrip(","): (line["which"][1], line) for line in lines if line["kind"] == "nfs"}
     for server, (state, line) in last.items():
         if state != "OK":
             yield NFS.warn(

@@ -62,21 +62,23 @@ STACK = Check(
     reads="RLIMIT_STACK inside a unit like a launch's",
     fires="warn: it is unlimited, which makes glibc give NCCL's threads 2 MB; before NCCL 2.28 they can crash "
     "(NCCL troubleshooting guide, stack size). Skipped where NCCL is not used",
-    fix="Set DefaultLimitSTACK=8M:infinity for units",
+    fix="Set DefaultLimitSTACK=8M:infinity in /etc/systemd/system.conf.d, then type",
+    command="sudo systemctl daemon-reexec",
 )
 TASKS = Check(
     "os.limits.tasks",
     seen="recording",
     reads="RLIMIT_NPROC, and pids.max of the unit's cgroup and those above it",
     fires=f"warn: fewer than {TASKS_OF_A_RANK} threads for each rank may be made; a rule of thumb",
-    fix="Raise the limit that is named",
+    fix="Raise {name}",
 )
 PROCESSORS = Check(
     "os.limits.processors",
     seen="recording",
     reads="cpu.max of the unit's cgroup and those above it",
     fires="warn: the quota is less than one processor for each rank",
-    fix="Raise the quota, or lower cluster_nproc_per_node",
+    fix="Raise the quota of the cgroup, or set cluster_nproc_per_node lower; it is shown by",
+    command="systemctl show --property=CPUQuotaPerSecUSec system.slice",
 )
 LIMITS = (MEMLOCK, NOFILE, STACK, TASKS, PROCESSORS)
 CHECKS = (UNIT_FAILED, *LIMITS)
@@ -113,8 +115,6 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         yield PROCESSORS.warn(
             node,
             f"a launch gets {quota:g} processors here, less than one for each of {request['nproc']} ranks",
-            "Raise the quota of the cgroup, or set cluster_nproc_per_node lower; it is shown by",
-            "systemctl show --property=CPUQuotaPerSecUSec system.slice",
             observed=f"{quota:g}",
             expected=str(request["nproc"]),
         )
@@ -163,8 +163,6 @@ def _stack(node: str, seen: Mapping[str, Any], request: Mapping[str, Any]) -> It
         yield STACK.warn(
             node,
             "the stack of a launch is unlimited, which leaves NCCL's threads with 2 MB; before 2.28 they can crash",
-            "Set DefaultLimitSTACK=8M:infinity in /etc/systemd/system.conf.d, then type",
-            "sudo systemctl daemon-reexec",
             observed="unlimited",
             expected="8192 kB",
         )
@@ -179,7 +177,7 @@ def _tasks(node: str, seen: Mapping[str, Any], request: Mapping[str, Any]) -> It
         yield TASKS.warn(
             node,
             f"a launch may have {least[name]} threads here ({name}), and {request['nproc']} ranks can want {wanted}",
-            f"Raise {name}",
+            named={"name": name},
             observed=str(least[name]),
             expected=str(wanted),
         )

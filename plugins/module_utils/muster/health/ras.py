@@ -19,7 +19,8 @@ RAS = Check(
     reads="the answer of NCCL's RAS on port 28028 of the node itself, where a job of NCCL 2.24 or newer runs",
     fires="warn: it lists errors: processes that are dead, or do not answer. A MISMATCH alone counts for nothing: "
     "it comes and goes while a job runs",
-    fix="Look at the processes that it names",
+    fix="Look at the processes that it names; it is asked with",
+    command="echo verbose status | nc localhost 28028",
 )
 CHECKS = (RAS,)
 LOOKS = ("ras",)
@@ -66,8 +67,6 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         yield RAS.warn(
             node,
             f"NCCL says of the job that runs: {lines[0]}" + (f", {process}" if process else ""),
-            "Look at the processes that it names; it is asked with",
-            "echo verbose status | nc localhost 28028",
             observed=lines[0],
             expected="no errors",
             evidence=evidence("NCCL RAS", seen["errors"][:1000]),

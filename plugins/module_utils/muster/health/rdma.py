@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..gpu_stack.nccl_ib import HCA
 from ..verdict.check import Check, skip_all
-from ..verdict.commands import playbook, shell
+from ..verdict.commands import playbook
 from ..verdict.finding import evidence
 from . import environment
 
@@ -48,42 +48,48 @@ PORT_UNMANAGED = Check(
     seen="stand-in",
     reads="state and phys_state of every InfiniBand port",
     fires="fail: the link is up and the port stays in INIT or ARMED: no subnet manager has set it up",
-    fix="Start a subnet manager, on a switch or as opensm on one machine",
+    fix="Start one, on a switch or on one machine of the fabric; whether there is one is shown by",
+    command="sudo sminfo",
 )
 PORT_SLOW = Check(
     "rdma.port.slow",
     seen="stand-in",
     reads="rate of the active ports",
     fires="warn: slower than the others of the same board on this node",
-    fix="Change the cable or the transceiver; look at the switch's port",
+    fix="Change its cable or transceiver, and look at the switch's port",
+    command="sudo mlxlink -d {device}",
 )
 PORT_NARROW = Check(
     "rdma.port.narrow",
     seen="stand-in",
     reads="rate of the active InfiniBand ports, with the number of lanes (kernel, drivers/infiniband/core/sysfs.c)",
     fires="warn: the link came up on one lane (1X); adapters have four, of which a divided cable takes two",
-    fix="Change the cable or the transceiver; look at the switch's port",
+    fix="Change its cable or transceiver, and look at the switch's port",
+    command="sudo mlxlink -d {device}",
 )
 LAYERS_MIXED = Check(
     "rdma.layers.mixed",
     seen="stand-in",
     reads="link_layer of the active ports that NCCL would use",
     fires="warn: InfiniBand and Ethernet ports are used together, as NCCL_IB_HCA does not choose",
-    fix="Name the adapters of the training in nccl_ib_hca, which the step gpu_stack writes into /etc/nccl.conf",
+    fix="Name those of the training in nccl_ib_hca, then type",
+    command=playbook("site.yml", tags="gpu_stack"),
 )
 ERRORS = Check(
     "rdma.errors",
     seen="stand-in",
     reads="error counters of the ports, at the beginning and at the end of the look",
     fires="warn: they grow while looked at (NCCL's networking troubleshooting guide)",
-    fix="Change the cable or the transceiver; with RoCE look at flow control (PFC, ECN) on the switch",
+    fix="Change its cable or transceiver, and look at the switch's port",
+    command="rdma statistic show link {device}/{port}",
 )
 FIRMWARE_MIXED = Check(
     "rdma.firmware.mixed",
     seen="stand-in",
     reads="fw_ver of adapters of the same board",
     fires="warn: they differ on one node",
-    fix="Update the older ones",
+    fix="Update the older ones; what there is for them is shown by",
+    command="sudo mlxfwmanager --query",
 )
 CHECKS = (PORT_DOWN, PORT_UNMANAGED, PORT_SLOW, PORT_NARROW, LAYERS_MIXED, ERRORS, FIRMWARE_MIXED)
 LOOKS = ("rdma", "host", "unit")
@@ -192,12 +198,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
             yield ERRORS.warn(
                 node,
                 f"errors of {port['name']} grew within the second in which it was looked at: {grown}",
-                "Change its cable or transceiver, and look at the switch's port",
-                shell(
-                    "rdma statistic show link {device}/{port}",
-                    device=port["device"],
-                    port=port["name"].partition(":")[2],
-                ),
+                named={"device": port["device"], "port": port["name"].partition(":")[2]},
                 observed=grown,
                 expected="none",
             )
@@ -216,8 +217,6 @@ def _down(node: str, ports: list[dict[str, Any]], active: list[dict[str, Any]], 
             yield PORT_UNMANAGED.fail(
                 node,
                 f"{port['name']} has a link and stays in {port['state']}: no subnet manager sets it up",
-                "Start one, on a switch or on one machine of the fabric; whether there is one is shown by",
-                "sudo sminfo",
                 observed=said,
                 expected="ACTIVE",
             )
@@ -246,8 +245,7 @@ def _speed(node: str, active: list[dict[str, Any]]) -> Iterator[Said]:
                 yield PORT_SLOW.warn(
                     node,
                     f"{port['name']} runs at {port['rate']:g} Gbit/s, and others of its kind here at {best:g}",
-                    "Change its cable or transceiver, and look at the switch's port",
-                    shell("sudo mlxlink -d {device}", device=port["device"]),
+                    named={"device": port["device"]},
                     observed=f"{port['rate']:g} Gbit/s",
                     expected=f"{best:g} Gbit/s",
                 )
@@ -259,8 +257,7 @@ def _narrow(node: str, active: list[dict[str, Any]]) -> Iterator[Said]:
             yield PORT_NARROW.warn(
                 node,
                 f"{port['name']} runs on one lane of its cable, at {port['rate']:g} Gbit/s",
-                "Change its cable or transceiver, and look at the switch's port",
-                shell("sudo mlxlink -d {device}", device=port["device"]),
+                named={"device": port["device"]},
                 observed="1X",
                 expected="4X, or 2X of a divided cable",
                 evidence=evidence(f"/sys/class/infiniband/{port['device']}", f"{port['rate']:g} Gb/sec (1X)"),
@@ -276,8 +273,6 @@ def _layers(node: str, active: list[dict[str, Any]]) -> Iterator[Said]:
         yield LAYERS_MIXED.warn(
             node,
             f"NCCL would use InfiniBand and Ethernet adapters together ({shown})",
-            "Name those of the training in nccl_ib_hca, then type",
-            playbook("site.yml", tags="gpu_stack"),
             observed=shown,
             expected="one kind",
         )
@@ -290,8 +285,6 @@ def _firmware(node: str, devices: Mapping[str, Mapping[str, str]]) -> Iterator[S
             yield FIRMWARE_MIXED.warn(
                 node,
                 f"adapters of the kind {board} have different firmware ({shown})",
-                "Update the older ones; what there is for them is shown by",
-                "sudo mlxfwmanager --query",
                 observed=shown,
                 expected="one version",
             )

@@ -33,7 +33,8 @@ PFC_OFF = Check(
     "driver shows it, ECN, of the interfaces of active RoCE ports",
     fires="warn: neither PFC on any priority, nor pause frames both ways, nor ECN: under load packets are lost, and "
     "RDMA sends everything after them again (NVIDIA's recommendation for RoCE). A cable without a switch needs none",
-    fix="Switch PFC on for one priority, on the switch's ports and here (mlnx_qos -i INTERFACE --pfc 0,0,0,1,0,0,0,0)",
+    fix="Unless a cable without a switch joins the nodes, switch it on for one priority there and here with",
+    command="sudo mlnx_qos -i {netdev} --pfc 0,0,0,1,0,0,0,0",
 )
 ECN_OFF = Check(
     "rdma.ecn.off",
@@ -54,7 +55,8 @@ BELOW = Check(
     seen="stand-in",
     reads="speed of the interface of active RoCE ports, and the link modes that it supports (ethtool)",
     fires="warn: the link is slower than the adapter's fastest mode; a slower switch is a reason, a bad cable another",
-    fix="Look at the cable's and the switch port's speed",
+    fix="Look at the cable, the transceiver and the switch port's own speed; what both ends offer is shown by",
+    command="sudo ethtool {netdev}",
 )
 ENDS = {"roce_np": "receiving", "roce_rp": "sending"}
 CHECKS = (PFC_OFF, ECN_OFF, CLASS_UNPROTECTED, BELOW)
@@ -134,8 +136,7 @@ def _flow(node: str, name: str, port: Mapping[str, Any]) -> Iterator[Said]:
             node,
             f"nothing keeps RoCE packets of {name} ({port['netdev']}) from being dropped: no priority has flow control "
             "(PFC), and there are no pause frames",
-            "Unless a cable without a switch joins the nodes, switch it on for one priority there and here with",
-            shell("sudo mlnx_qos -i {netdev} --pfc 0,0,0,1,0,0,0,0", netdev=port["netdev"]),
+            named={"netdev": port["netdev"]},
             observed="PFC off, pause off" + (", ECN off" if port["ecn"] else ", ECN not shown"),
             expected="PFC on one priority, or ECN",
         )
@@ -204,8 +205,7 @@ def _speed(node: str, name: str, port: Mapping[str, Any]) -> Iterator[Said]:
             node,
             f"the link of {name} ({port['netdev']}) runs at {port['speed'] / 1000:g} Gbit/s, and the adapter can do "
             f"{port['fastest'] / 1000:g}",
-            "Look at the cable, the transceiver and the switch port's own speed; what both ends offer is shown by",
-            shell("sudo ethtool {netdev}", netdev=port["netdev"]),
+            named={"netdev": port["netdev"]},
             observed=f"{port['speed'] / 1000:g} Gbit/s",
             expected=f"{port['fastest'] / 1000:g} Gbit/s",
             evidence=evidence("ethtool, Supported link modes", f"{port['fastest']} Mbit/s"),

@@ -44,35 +44,40 @@ TORCH_BROKEN = Check(
     seen="recording",
     reads="an import of torch inside a unit like a launch's, where its build has CUDA and ranks use GPUs",
     fires="fail: it ends with an error",
-    fix=f"Build the environment anew with {PYTORCH}",
+    fix="Build the environment anew with",
+    command=PYTORCH,
 )
 TORCH_NO_CUDA = Check(
     "sw.torch.no_cuda",
     seen="stand-in",
     reads="what torch is built for, and the backends that it has",
     fires="fail: launches use NCCL, and torch is built without CUDA or without NCCL",
-    fix=f"Choose a build with both (cluster_torch_version, pytorch_variant), and build the environment with {PYTORCH}",
+    fix="Choose a build with both (cluster_torch_version, pytorch_variant), and build the environment with",
+    command=PYTORCH,
 )
 TORCH_GPUS = Check(
     "sw.torch.gpus",
     seen="stand-in",
     reads="torch.cuda.device_count() inside a unit like a launch's",
     fires="fail: torch sees fewer GPUs than cluster_gpus",
-    fix="Look at the GPUs, and who may open /dev/nvidia*",
+    fix="Look at the GPUs, and whether the training user may open them",
+    command="nvidia-smi -L && ls -l /dev/nvidia*",
 )
 TORCH_NO_CODE = Check(
     "sw.torch.no_code",
     seen="stand-in",
     reads="torch.cuda.get_arch_list() and the GPUs' compute capabilities",
     fires="fail: the build has no code for one of the GPUs ('no kernel image is available')",
-    fix="Choose a build that has it (pytorch_variant)",
+    fix="Choose a build that has it (pytorch_variant), and build the environment with",
+    command=PYTORCH,
 )
 CUDA_DRIVER_OLD = Check(
     "sw.cuda.driver_old",
     seen="stand-in",
     reads="the loaded driver's version and torch.version.cuda",
     fires="fail: older than what that major version of CUDA needs at least (NVIDIA's CUDA compatibility guide)",
-    fix=f"Install a fitting one with {GPU_STACK}",
+    fix="Install a fitting one with",
+    command=GPU_STACK,
 )
 NCCL_OTHER = Check(
     "sw.nccl.other",
@@ -150,8 +155,6 @@ def _cuda(node: str, said: Mapping[str, Any], facts: Mapping[str, Any], request:
         yield TORCH_NO_CUDA.fail(
             node,
             f"launches use NCCL, and its torch {torch['version']} is built {what}",
-            "Choose a build with both (cluster_torch_version, pytorch_variant), and build the environment with",
-            PYTORCH,
             observed=torch["version"],
         )
         yield from skip_all(OF_CUDA, "its torch is built without")
@@ -161,8 +164,6 @@ def _cuda(node: str, said: Mapping[str, Any], facts: Mapping[str, Any], request:
         yield TORCH_BROKEN.fail(
             node,
             f"torch {torch['version']} cannot be imported: {said['error'] or 'it did not say why'}",
-            "Build the environment anew with",
-            PYTORCH,
             evidence=evidence("import torch", said["error"]),
         )
         yield from skip_all(BY_AN_IMPORT, "torch cannot be imported")
@@ -171,8 +172,6 @@ def _cuda(node: str, said: Mapping[str, Any], facts: Mapping[str, Any], request:
         yield TORCH_GPUS.fail(
             node,
             f"torch sees {loaded['device_count']} GPUs in a launch, and cluster_gpus is {request['gpus']}",
-            "Look at the GPUs, and whether the training user may open them",
-            "nvidia-smi -L && ls -l /dev/nvidia*",
             observed=str(loaded["device_count"]),
             expected=str(request["gpus"]),
         )
@@ -188,8 +187,6 @@ def _driver(node: str, cuda: str, driver: str) -> Iterator[Said]:
         yield CUDA_DRIVER_OLD.fail(
             node,
             f"torch is built for CUDA {cuda}, which needs the driver {floor} or newer, and {driver} is loaded",
-            "Install a fitting one with",
-            GPU_STACK,
             observed=driver,
             expected=f"{floor} or newer",
         )
@@ -205,8 +202,6 @@ def _code(node: str, version: str, loaded: Mapping[str, Any]) -> Iterator[Said]:
         yield TORCH_NO_CODE.fail(
             node,
             f"torch {version} has no code for GPUs of compute capability {', '.join(without)}",
-            "Choose a build that has it (pytorch_variant), and build the environment with",
-            PYTORCH,
             observed=", ".join(loaded["code_for"]),
             expected=", ".join(without),
         )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..verdict.finding import Finding
-    from .node import InspectedNode
+    from .facts import InspectedNode
 
 
 SAME_MACHINE = Check(
@@ -28,7 +28,7 @@ SAME_MACHINE = Check(
     seen="recording",
     reads="the boot ids of all nodes",
     fires="two names of the inventory are one machine (fail)",
-    fix="List every machine once",
+    fix="List every machine once, under its own address",
 )
 MACHINE_ID_SHARED = Check(
     "node.machine_id.shared",
@@ -80,7 +80,6 @@ def same_machines(nodes: list[InspectedNode]) -> Iterator[Finding]:
             yield SAME_MACHINE.fail(
                 node.name,
                 f"{few([node.name for node in group], ' and ')} are one and the same machine",
-                "List every machine once, under its own address",
                 observed=node.seen["identity"]["boot"],
             )
     copies: tuple[tuple[Check, str, str, str], ...] = (

@@ -9,7 +9,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..pytorch.environments import existing, is_name
-from ..pytorch.existing import made_by
 from ..verdict.check import Check
 from ..verdict.majority import vote
 from ..verdict.words import few
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ..verdict.finding import Finding
-    from .node import InspectedNode
+    from .facts import InspectedNode
 
 DIFFERS = Check(
     "environment.existing.differs",
@@ -31,12 +30,6 @@ DIFFERS = Check(
 PLAIN = re.compile(r"[\w./@+-]+", re.ASCII)
 MOST_LINES = 12
 NOT_THERE = "not there"
-
-
-def facts_of(look: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """[{path, made_by, python, torch, usable}]; look: what muster_node/looks/environments.py brought back."""
-    kept = ("path", "python", "torch", "usable")
-    return [{**{name: one[name] for name in kept}, "made_by": made_by(one["marks"])} for one in look["found"]]
 
 
 def judge(nodes: Sequence[InspectedNode]) -> Iterator[Finding]:

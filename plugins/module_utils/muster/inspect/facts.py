@@ -10,12 +10,12 @@ import binascii
 import hashlib
 import json
 import re
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..gpu_info.facts import CONTAINERS, GPU_CLASSES, NVSWITCH_CLASS, device_names
 from ..network.listeners import parse_ss
-from . import environments
+from ..pytorch.existing import made_by
 from .rdma import rdma_facts
 from .stack import stack_facts
 
@@ -27,6 +27,38 @@ AMD = "0x1002"
 CLOCKS = ("chrony", "systemd-timesyncd", "ntpsec", "ntp", "openntpd")
 # Microseconds of possible error at which the kernel stops counting; systemd too goes by that, and by no flag.
 UNSYNCHRONISED = 16_000_000
+
+
+@dataclass(frozen=True)
+class InspectedNode:
+    """A node as the inventory wants it and as it was found.
+
+    request: its variables, defaults applied. facts: None when it was not reached, and `why` says so. platforms: the
+    supported versions of each distribution. peers: the names of the others' training addresses.
+    """
+
+    name: str
+    request: Mapping[str, Any]
+    facts: Mapping[str, Any] | None
+    why: str = ""
+    platforms: Mapping[str, list[str]] = field(default_factory=dict)
+    peers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def seen(self) -> Mapping[str, Any]:
+        if self.facts is None:
+            raise ValueError(f"{self.name} was not looked at")
+        return self.facts
+
+    @property
+    def address(self) -> str:
+        return str(self.request["cluster_address"])
+
+    @property
+    def training_interface(self) -> str:
+        """The interface that has the training address, or ""."""
+        interfaces = self.seen["network"]["interfaces"]
+        return next((name for name, seen in interfaces.items() if self.address in seen["addresses"]), "")
 
 
 def facts(looks: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,9 +93,11 @@ def facts(looks: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _environments(look: Mapping[str, Any], skipped: dict[str, str]) -> list[dict[str, Any]]:
+    """Return [{path, made_by, python, torch, usable}]."""
     if look["why"]:
         skipped["environments"] = look["why"]
-    return environments.facts_of(look)
+    kept = ("path", "python", "torch", "usable")
+    return [{**{name: one[name] for name in kept}, "made_by": made_by(one["marks"])} for one in look["found"]]
 
 
 def _running(active: Mapping[str, str]) -> list[str]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ..verdict.finding import Finding
-    from .node import InspectedNode
+    from .facts import InspectedNode
 
 COUNT_DIFFERS = Check(
     "gpu.count.differs",

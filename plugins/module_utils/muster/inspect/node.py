@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..verdict import access
 from ..verdict.check import Check
@@ -14,9 +13,10 @@ from .gpus import gpus
 from .training_network import address, ports, ways
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from ..verdict.finding import Finding
+    from .facts import InspectedNode
 
     Rule = Callable[["InspectedNode"], "Iterable[Finding]"]
 
@@ -53,7 +53,7 @@ OS_UNSUPPORTED = Check(
     seen="recording",
     reads="/etc/os-release",
     fires="the system is none that Muster knows (fail)",
-    fix="Install a supported one, or take the node out of the inventory",
+    fix="Install one of {supported}, or take the node out of the inventory",
 )
 SYSTEMD_MISSING = Check(
     "node.systemd.missing",
@@ -68,14 +68,15 @@ WSL_HERE = Check(
     reads="systemd-detect-virt",
     fires="the node is a Windows machine's WSL (warn): its driver, clock, memory and network are those of Windows, and"
     " Muster sets none of them up",
-    fix="Do that part on Windows, or take the node out of the inventory",
+    fix="On Windows, install NVIDIA's driver, set networkingMode=mirrored in .wslconfig, and let the other nodes"
+    " through the Hyper-V firewall; or take the node out of the inventory",
 )
 PYTHON_OLD = Check(
     "node.python.old",
     seen="recording",
     reads="the Python that Ansible uses there",
     fires="it is older than 3.10 (fail)",
-    fix="Set ansible_python_interpreter to a newer one",
+    fix="Set ansible_python_interpreter to one of {oldest} or newer",
 )
 UID_DIFFERS = Check(
     "user.uid.differs",
@@ -96,43 +97,12 @@ CLOUD_INIT_FAILED = Check(
     seen="recording",
     reads="the result file of cloud-init",
     fires="cloud-init had errors at the last start (warn)",
-    fix="See which, and fix them: cloud-init status --long",
+    fix="Look at them with",
+    command="cloud-init status --long",
 )
 
 OLDEST_PYTHON = (3, 10)
 GIGABYTE = 1_000_000_000
-
-
-@dataclass(frozen=True)
-class InspectedNode:
-    """A node as the inventory wants it and as it was found.
-
-    request: its variables, defaults applied. facts: None when it was not reached, and `why` says so. platforms: the
-    supported versions of each distribution. peers: the names of the others' training addresses.
-    """
-
-    name: str
-    request: Mapping[str, Any]
-    facts: Mapping[str, Any] | None
-    why: str = ""
-    platforms: Mapping[str, list[str]] = field(default_factory=dict)
-    peers: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def seen(self) -> Mapping[str, Any]:
-        if self.facts is None:
-            raise ValueError(f"{self.name} was not looked at")
-        return self.facts
-
-    @property
-    def address(self) -> str:
-        return str(self.request["cluster_address"])
-
-    @property
-    def training_interface(self) -> str:
-        """The interface that has the training address, or ""."""
-        interfaces = self.seen["network"]["interfaces"]
-        return next((name for name, seen in interfaces.items() if self.address in seen["addresses"]), "")
 
 
 def judge(node: InspectedNode) -> list[Finding]:
@@ -164,7 +134,7 @@ def system(node: InspectedNode) -> Iterator[Finding]:
         yield OS_UNSUPPORTED.fail(
             node.name,
             f"it runs {seen['name'] or seen['id']}, which Muster does not know",
-            f"Install one of {supported}, or take the node out of the inventory",
+            named={"supported": supported},
             observed=f"{seen['id']} {seen['version']}",
             expected=supported,
             evidence=evidence("/etc/os-release", f"ID={seen['id']} VERSION_ID={seen['version']}"),
@@ -175,8 +145,6 @@ def system(node: InspectedNode) -> Iterator[Finding]:
             node.name,
             "it runs under WSL: its driver, clock, memory and network are those of Windows, and Muster sets none of"
             " them up",
-            "On Windows, install NVIDIA's driver, set networkingMode=mirrored in .wslconfig, and let the other nodes"
-            " through the Hyper-V firewall; or take the node out of the inventory",
             observed=WSL,
             expected="a machine with a Linux of its own",
             evidence=evidence("systemd-detect-virt", WSL),
@@ -198,7 +166,7 @@ def python(node: InspectedNode) -> Iterator[Finding]:
         yield PYTHON_OLD.fail(
             node.name,
             f"{seen['python_path']} is Python {seen['python']}, older than {oldest}",
-            f"Set ansible_python_interpreter to one of {oldest} or newer",
+            named={"oldest": oldest},
             observed=seen["python"],
             expected=f"{oldest} or newer",
         )
@@ -266,8 +234,6 @@ def starting(node: InspectedNode) -> Iterator[Finding]:
         yield CLOUD_INIT_FAILED.warn(
             node.name,
             "cloud-init had errors at the last start, so what it was to set up may be missing",
-            "Look at them with",
-            "cloud-init status --long",
         )
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..verdict.finding import Finding, Skipped
-    from .node import InspectedNode
+    from .facts import InspectedNode
 
 WIDTH = 120
 HEAD = ("node", "system", "kernel", "GPUs", "training address", "firewall", "clock", "found")

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..verdict.finding import Finding
-    from .node import InspectedNode
+    from .facts import InspectedNode
 
 INTERFACE_MISSING = Check(
     "net.interface.missing",
     seen="sandbox",
     reads="/sys/class/net",
     fires="the node has no interface of the name cluster_interface (fail)",
-    fix="Correct it, or leave it empty",
+    fix="Correct it, or leave cluster_interface empty to take the one that has cluster_address",
 )
 ADDRESS_MISSING = Check(
     "net.address.missing",
@@ -34,14 +34,15 @@ INTERFACE_OTHER = Check(
     seen="sandbox",
     reads="ip -json addr",
     fires="cluster_address is on another interface than cluster_interface (fail)",
-    fix="Correct one of the two",
+    fix="Set cluster_interface to {interface}, or cluster_address to an address of {wanted}",
 )
 INTERFACE_DOWN = Check(
     "net.interface.down",
     seen="recording",
     reads="/sys/class/net/*/operstate",
     fires="the training interface is down (warn)",
-    fix="Bring it up: ip link set NAME up",
+    fix="Bring it up with",
+    command="ip link set {interface} up",
 )
 PEER_OTHER_INTERFACE = Check(
     "net.peer.other_interface",
@@ -56,14 +57,16 @@ PEER_NO_ROUTE = Check(
     seen="recording",
     reads="ip route get, for every peer",
     fires="there is no route to a peer (warn)",
-    fix="Give the node a route to it",
+    fix="Look at",
+    command="ip route get {address}",
 )
 PORTS_OVERLAP = Check(
     "net.ports.overlap",
     seen="recording",
     reads="/proc/sys/net/ipv4/ip_local_port_range",
     fires="cluster_master_port lies in it, so that an outgoing connection may take it (warn)",
-    fix="Choose another port, or reserve it (net.ipv4.ip_local_reserved_ports)",
+    fix="Choose a cluster_master_port outside that range, or keep the port free with",
+    command="sudo sysctl -w net.ipv4.ip_local_reserved_ports={port}",
 )
 
 
@@ -78,7 +81,6 @@ def address(node: InspectedNode) -> Iterator[Finding]:
         yield INTERFACE_MISSING.fail(
             node.name,
             f"it has no interface {wanted} (cluster_interface), only {', '.join(has) or 'none'}",
-            "Correct it, or leave cluster_interface empty to take the one that has cluster_address",
             observed=", ".join(has),
             expected=wanted,
         )
@@ -96,7 +98,7 @@ def address(node: InspectedNode) -> Iterator[Finding]:
         yield INTERFACE_OTHER.fail(
             node.name,
             f"{node.address} (cluster_address) is on {interface}, and cluster_interface is {wanted}",
-            f"Set cluster_interface to {interface}, or cluster_address to an address of {wanted}",
+            named={"interface": interface, "wanted": wanted},
             observed=interface,
             expected=wanted,
         )
@@ -104,8 +106,7 @@ def address(node: InspectedNode) -> Iterator[Finding]:
         yield INTERFACE_DOWN.warn(
             node.name,
             f"{interface}, which has {node.address}, is down",
-            "Bring it up with",
-            shell("ip link set {interface} up", interface=interface),
+            named={"interface": interface},
         )
 
 
@@ -135,8 +136,7 @@ def ways(node: InspectedNode) -> Iterator[Finding]:
             yield PEER_NO_ROUTE.warn(
                 node.name,
                 f"it has no route to {names}",
-                "Look at",
-                shell("ip route get {address}", address=node.peers[peers[0]]),
+                named={"address": node.peers[peers[0]]},
             )
 
 
@@ -151,8 +151,7 @@ def ports(node: InspectedNode) -> Iterator[Finding]:
         node.name,
         f"any outgoing connection may take the port {port} (cluster_master_port): its kernel gives them"
         f" {span[0]} to {span[1]}",
-        "Choose a cluster_master_port outside that range, or keep the port free with",
-        shell("sudo sysctl -w net.ipv4.ip_local_reserved_ports={port}", port=port),
+        named={"port": port},
         observed=f"{span[0]}-{span[1]}",
         expected=f"without {port}",
         evidence=evidence("/proc/sys/net/ipv4/ip_local_port_range", f"{span[0]} {span[1]}"),

@@ -10,15 +10,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from ..packages import unencrypted
-from . import (
-    addresses,
-    controller,
-    job,
-    role_options,
-    secrets,
-    sources,
-    values,
-)
+from . import addresses, controller, job, role_options, secrets, sources, values
 from .model import Inventory, InventoryNode, Problem, Secret, join
 from .values import CLUSTER_NAME, CLUSTER_WIDE
 

@@ -47,7 +47,7 @@ NEAR_OTHERS = 0.85
 
 
 @dataclass(frozen=True)
-class WholeClusterReason:
+class WholeRun:
     """Why a playbook must run on all nodes, and with all tasks; "" where a part of either is of use."""
 
     nodes: str = ""
@@ -218,9 +218,7 @@ def code_in_a_job(names: Mapping[str, str], templates: Sequence[tuple[str, str]]
     ]
 
 
-def part_of_the_run(
-    limit: str, left_out: Sequence[str], tags: Sequence[str], whole: WholeClusterReason, command: str
-) -> str:
+def part_of_the_run(limit: str, left_out: Sequence[str], tags: Sequence[str], whole: WholeRun, command: str) -> str:
     """Return why a run that would do only a part of its playbook is refused, in one sentence; "" where it may.
 
     limit, tags: as given. left_out: nodes that the limit leaves out. command: the same run without a selection.

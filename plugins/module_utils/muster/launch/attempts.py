@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..verdict.check import Check
-from ..verdict.finding import Finding, add_up
+from ..verdict.finding import Finding, extended
 from ..verdict.words import few, plural
 from .endings import CHECKS as ENDINGS
 from .endings import Ending, has_failed
@@ -221,7 +221,7 @@ def unfit(seen: Fit | str, nproc: int, *, gpus: bool, shared: bool) -> str:
     if not gpus:
         return ""
     if seen["gpu_error"]:
-        return f"nvidia-smi fails: {seen['gpu_error']}"
+        return f"nvidia-smi fails: {seen['gpu_error'].line}"
     if len(seen["gpus"]) < nproc:
         return f"nvidia-smi lists {plural(len(seen['gpus']), 'GPU')} for {plural(nproc, 'rank')}"
     for gpu in seen["gpus"]:
@@ -332,23 +332,22 @@ def alone(path: str, holders: Sequence[str], nodes: Sequence[str]) -> str:
 
 def whole_verdict(last: Verdict, history: Sequence[Attempt], went_on: Sequence[str], given_up: str) -> Verdict:
     """The verdict over all attempts, from that of the last one. went_on: how it went on after each of the others."""
-    from_dict = [Finding(**finding) for finding in last["findings"]]
-    findings: list[Finding] = [
+    earlier = [
         RESTARTED.warn(
             named(attempt), f"attempt {attempt.number} ({attempt.launch_id}) failed: {attempt.summary}; went on {how}"
         )
         for attempt, how in zip(history, went_on, strict=False)
     ]
-    findings += from_dict
+    end: list[Finding] = []
     number = len(went_on) + 1
     summary = last["summary"]
     if given_up:
         why = f"given up after {plural(number, 'attempt')}: {given_up}"
-        findings.append(GIVEN_UP.fail(named(history[-1]), why))
+        end.append(GIVEN_UP.fail(named(history[-1]), why))
         summary = f"{summary}; {why}"
     elif went_on:
         summary = f"{summary}, in attempt {number}"  # why the others failed are findings
-    return add_up(findings, summary, last["coverage"]["skipped"], last["coverage"]["ran"])
+    return extended(last, earlier, end, summary)
 
 
 def named(attempt: Attempt) -> str:

@@ -10,6 +10,7 @@ import re
 from typing import Annotated, Any, TypedDict
 
 from ..verdict import reading
+from ..verdict.printable import ForeignText
 from .unit import LAUNCH_ID
 
 # It becomes a variable of the ranks: a path, and no other text.
@@ -49,7 +50,7 @@ class Fit(TypedDict):
 
     running: Annotated[list[Annotated[str, reading.Limits(pattern=LAUNCH_ID)]], reading.Limits(needed=True)]
     gpus: Annotated[list[GpuUse], reading.Limits(most=64, whole=True, needed=True)]
-    gpu_error: Annotated[str, reading.Limits(instead="")]
+    gpu_error: Annotated[ForeignText, reading.Limits(instead=ForeignText(""))]
     checkpoint: Checkpoint | None
 
 

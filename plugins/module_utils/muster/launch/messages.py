@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+from ..verdict.printable import ForeignText
 from ..verdict.reading import Count, Flag, Limits, Word
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ MOST_RANKS = 4096  # and parts of their logs, of one node
 
 Amount = Annotated[int, Limits(least=0, below=2**64)]  # some file servers say that they have nearly as many bytes
 Number = Annotated[float, Limits(least=-(2**53), below=2**53)]
-Sentence = Annotated[str, Limits(most=800)]
+Sentence = Annotated[ForeignText, Limits(most=800)]
 Written = Annotated[str, Limits(most=256 * 1024, raw=True)]  # by a rank, into its error file
 
 
@@ -422,7 +423,7 @@ class LastLook(Look):
     of the node behind the end, as it says (verdict/reading.py reads it)."""
 
     unit_before: Unit
-    error: Annotated[str, Limits(most=800, instead="")]
+    error: Annotated[ForeignText, Limits(most=800, instead=ForeignText(""))]
     leftovers: Annotated[list[Annotated[ProcessFacts, Limits(instead=NOBODY)]], Limits(most=100)]
     clean: Flag
     record: Any

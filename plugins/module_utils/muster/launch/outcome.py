@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..verdict import processes
 from ..verdict.check import Check
 from ..verdict.commands import on_node, playbook
-from ..verdict.finding import Finding, add_up, as_lines, evidence, with_fix
+from ..verdict.finding import Finding, add_up, as_lines, evidence, extended, with_fix
 from ..verdict.words import few, plural
 from . import fetched, launchers, standstill
 from .endings import Ending, never
@@ -111,8 +111,7 @@ def with_fetched(verdict: Verdict, record: Record) -> Verdict:
     if not record.fetched:
         return verdict
     found = fetched.findings(record.fetched, {one["node"]: one["work_dir"] for one in record.plan["nodes"]})
-    both = [*(Finding(**one) for one in verdict["findings"]), *found]
-    return add_up(both, verdict["summary"], verdict["coverage"]["skipped"], verdict["coverage"]["ran"])
+    return extended(verdict, after=found)
 
 
 def knows_less(verdict: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.finding import Finding, as_lines
+from ..verdict.finding import as_lines, findings_in
 from ..verdict.words import few, gigabytes, plural
 from .manager import AUTO, SELF, USER
 
@@ -95,11 +95,7 @@ def failure_text(verdict: Verdict, diagnosis: Sequence[str] = (), said: Collecti
 
     said: ids of findings that those lines say.
     """
-    findings = [
-        Finding(**finding)
-        for finding in verdict["findings"]
-        if finding["status"] != "pass" and not (diagnosis and finding["id"] in said)
-    ]
+    findings = [one for one in findings_in(verdict) if one.status != "pass" and not (diagnosis and one.id in said)]
     reasons = as_lines(findings)
     parts = [verdict["summary"]] if len(reasons) == 1 else [f"- {reason}" for reason in reasons]
     parts += ["", *diagnosis] if diagnosis else []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..network.ssh_mesh import LoginAttempt, MeshMember, refusals
 from ..verdict.check import Check
 from ..verdict.commands import playbook
-from ..verdict.finding import STATUSES, Evidence, Finding, add_up, fix_with, with_fix
+from ..verdict.finding import STATUSES, Evidence, Finding, add_up, extended, fix_with, with_fix
 from ..verdict.printable import printable
 from ..verdict.reading import Count, UnusableError, read_one
 from .attempts import NO_WATCHER, WITHOUT_WATCHER
@@ -108,9 +108,7 @@ def gone(verdict: Verdict, head: str, why: str) -> Verdict:
         fix="Look why, then launch again",
         command="journalctl --user -u 'muster-watch-*'",
     )
-    found = [finding, *(Finding(**one) for one in verdict["findings"])]
-    summary = f"{verdict['summary']}; {finding.summary}"
-    return add_up(found, summary, verdict["coverage"]["skipped"], verdict["coverage"]["ran"])
+    return extended(verdict, before=[finding], summary=f"{verdict['summary']}; {finding.summary}")
 
 
 # ---------------------------------------------------------------- what a watcher says

@@ -27,7 +27,7 @@ PROBE_FAILED = Check(
     seen="stand-in",
     reads="whether the node could be asked to call the others",
     fires="the probe could not be run there (unknown)",
-    fix="Fix what the message says, then run again",
+    fix="Fix that, then run again",
 )
 
 
@@ -35,7 +35,8 @@ def judge(cluster: Cluster) -> tuple[list[Finding], list[Skipped]]:
     """The findings, and what was skipped and why."""
     found = [
         PROBE_FAILED.unknown(
-            node.name, f"the network could not be looked at from it: {node.why}", "Fix that, then run again"
+            node.name,
+            f"the network could not be looked at from it: {node.why}",
         )
         for node in cluster.nodes
         if node.why and node.name not in cluster.left_out

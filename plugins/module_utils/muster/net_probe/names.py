@@ -6,7 +6,7 @@ import ipaddress
 from typing import TYPE_CHECKING, Any
 
 from ..inspect import training_network
-from ..inspect.node import InspectedNode as InspectNode
+from ..inspect.facts import InspectedNode
 from ..verdict.check import Check
 from ..verdict.commands import on_node, playbook, shell
 from ..verdict.finding import evidence
@@ -46,7 +46,8 @@ MISSING = Check(
     seen="stand-in",
     reads="what the hostnames of the node itself and of all others resolve to on it",
     fires=f"one resolves to nothing (warn): {BY_HAND}",
-    fix=f"{HOSTS}: {NETWORK}",
+    fix=HOSTS,
+    command=NETWORK,
 )
 WRONG = Check(
     "net.name.wrong",
@@ -61,7 +62,8 @@ SLOW = Check(
     reads="how long the names of the nodes take to resolve",
     fires=f"one takes longer than {SLOW_NAME:.0f} s (warn): PyTorch looks up names, also of addresses, while it"
     " connects",
-    fix="Write the nodes into /etc/hosts, or fix the name servers in /etc/resolv.conf",
+    fix="Fix the name servers in /etc/resolv.conf, or write the nodes into /etc/hosts with",
+    command=NETWORK,
 )
 SERVER = Check(
     "net.name.server",
@@ -69,14 +71,15 @@ SERVER = Check(
     reads="the first name server of /etc/resolv.conf, asked over UDP for the name of an address beside the node's",
     fires="it does not answer within 2 s, be it with an error (warn): whatever is not in /etc/hosts waits for it, 5 s"
     " and twice by resolv.conf(5)",
-    fix="Correct it in what writes /etc/resolv.conf, or bring it back",
+    fix="Correct it in what writes /etc/resolv.conf (netplan, NetworkManager, systemd-resolved), or bring it back",
 )
 SAME_HOSTNAME = Check(
     "net.hostname.same",
     seen="stand-in",
     reads="the hostname of every node",
     fires="two nodes have the same (warn): c10d then takes both for the host of the store",
-    fix="Give each node a hostname of its own",
+    fix="Give it a name of its own",
+    command="sudo hostnamectl set-hostname NAME",
 )
 
 
@@ -108,7 +111,7 @@ def own(node: Node, cluster: Cluster, astray: set[Pair]) -> Iterator[Finding]:
         "interfaces": {name: {**entry, "state": entry["state"].lower()} for name, entry in interfaces.items()},
         "ways": ways,
     }
-    subject = InspectNode(
+    subject = InspectedNode(
         node.name,
         {"cluster_address": node.address, "cluster_interface": node.interface},
         {"network": seen, "skipped": {}},
@@ -138,8 +141,6 @@ def resolved(node: Node, cluster: Cluster) -> Iterator[Finding]:
         yield MISSING.warn(
             node.name,
             f"{few(missing)} cannot be resolved on it ({BY_HAND})",
-            HOSTS,
-            NETWORK,
             observed="no address",
             expected=", ".join(cluster.node(entry.name).address for entry in cluster.nodes if entry.name in missing),
             evidence=evidence("getaddrinfo", ", ".join(missing)),
@@ -149,8 +150,6 @@ def resolved(node: Node, cluster: Cluster) -> Iterator[Finding]:
         yield SLOW.warn(
             node.name,
             f"it waits for the name server: {few(slow)} took longer than {SLOW_NAME:.0f} s",
-            "Fix the name servers in /etc/resolv.conf, or write the nodes into /etc/hosts with",
-            NETWORK,
             observed=f"{SLOW_NAME:.0f} s and more",
             expected="milliseconds",
             evidence=evidence("getaddrinfo", ", ".join(slow)),
@@ -169,8 +168,7 @@ def name_servers(node: Node) -> Iterator[Finding]:
         node.name,
         f"the name server {first} does not answer{before}: whatever is not in /etc/hosts waits for it"
         " (downloads, and the look-up of an address's name)",
-        "Correct it in what writes /etc/resolv.conf (netplan, NetworkManager, systemd-resolved), or bring it back",
-        on_node(node.name, "cat /etc/resolv.conf"),
+        command=on_node(node.name, "cat /etc/resolv.conf"),
         observed="no answer",
         expected="an answer, whatever it is",
         evidence=evidence(f"the name of an address beside {node.address}, asked of {first}:53/udp", "no answer"),
@@ -250,8 +248,6 @@ def same_hostname(cluster: Cluster) -> Iterator[Finding]:
             yield SAME_HOSTNAME.warn(
                 name,
                 f"it calls itself {hostname}, as {few(others)} {'does' if len(others) == 1 else 'do'}",
-                "Give it a name of its own",
-                "sudo hostnamectl set-hostname NAME",
                 peer=others[0] if len(others) == 1 else None,
                 observed=hostname,
                 expected="a hostname of its own",

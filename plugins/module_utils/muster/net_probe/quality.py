@@ -49,7 +49,7 @@ PACKETS_LOST = Check(
     reads="200 small packets on every link, fewer where there are many nodes, and what the kernel had to send again"
     " (TCP_INFO)",
     fires=f"{LOST} or more, and {LOSS:.0%} or more, are lost (warn)",
-    fix="Look at cables, transceivers, the counters of the switch port, and duplex",
+    fix="Look at the cable, the switch port and the interface's error counters",
 )
 SLOW_STREAM = Check(
     "net.throughput.slow",
@@ -58,14 +58,14 @@ SLOW_STREAM = Check(
     " for longer",
     fires="it gets less than a quarter of what the median link of the median node gets, or of what a physical interface"
     " of up to 10 Gbit/s says it has (warn)",
-    fix="Look at the negotiated speed, the cable and the switch port, and for traffic control",
+    fix="Look at the speed that was negotiated, the cable and the switch port, and for traffic control",
 )
 FAR_AWAY = Check(
     "net.latency.high",
     seen="stand-in",
     reads="the shortest round trip that the kernel saw",
     fires=f"it is {FAR} times that of the median node to its nearest, and {FAR_SECONDS * 1000:.0f} ms more (warn)",
-    fix="Look at the way with tracepath: a tunnel, or another site",
+    fix="See which way the packets take",
 )
 CLOCK_OFFSET = Check(
     "net.clock.offset",
@@ -127,14 +127,13 @@ def losses(cluster: Cluster) -> Iterator[Finding]:
         yield PACKETS_LOST.warn(
             share.node,
             f"{lost / sent:.0%} of the packets are lost on the way {ways(share)}",
+            command=on_node(share.node, "ip -statistics link"),
             observed=f"{lost} of {sent} packets",
             expected="none",
             peer=share.peer,
             evidence=evidence(
                 "retransmissions of paced packets (TCP_INFO)", measured_on(share, bad, lambda link: f"{link.lost}")
             ),
-            fix="Look at the cable, the switch port and the interface's error counters",
-            command=on_node(share.node, "ip -statistics link"),
         )
 
 
@@ -179,14 +178,13 @@ def slow(cluster: Cluster) -> Iterator[Finding]:
         yield SLOW_STREAM.warn(
             share.node,
             f"a stream gets {gbps(got)} on the way {ways(share)}, where {gbps(wanted)} can be expected",
+            command=on_node(share.node, "tc -statistics qdisc"),
             observed=gbps(got),
             expected=gbps(wanted),
             peer=share.peer,
             evidence=evidence(
                 "one stream, measured twice", measured_on(share, measured, lambda link: gbps(link.rate or 0.0))
             ),
-            fix="Look at the speed that was negotiated, the cable and the switch port, and for traffic control",
-            command=on_node(share.node, "tc -statistics qdisc"),
         )
 
 
@@ -206,12 +204,11 @@ def far(cluster: Cluster) -> Iterator[Finding]:
         yield FAR_AWAY.warn(
             share.node,
             f"a packet needs {got * 1000:.1f} ms to {few(share.peers)} and back; elsewhere {usual * 1000:.1f} ms",
+            command=on_node(share.node, "tracepath -n {address}", address=cluster.node(share.peers[0]).address),
             observed=f"{got * 1000:.1f} ms",
             expected=f"{usual * 1000:.1f} ms",
             peer=share.peer,
             evidence=evidence("the kernel's shortest round trip (TCP_INFO)", f"{got * 1000:.3f} ms"),
-            fix="See which way the packets take",
-            command=on_node(share.node, "tracepath -n {address}", address=cluster.node(share.peers[0]).address),
         )
 
 

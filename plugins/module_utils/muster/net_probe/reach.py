@@ -166,7 +166,7 @@ BUSY = Check(
     seen="stand-in",
     reads="who holds the master port",
     fires="the process of another probe holds it (unknown)",
-    fix="Run again when it is done: without its controller it ends by itself, in less than a minute",
+    fix="Run again when it is done",
 )
 
 # By what becomes of the calls.
@@ -217,7 +217,6 @@ def holders(cluster: Cluster) -> Iterator[Finding]:
             yield BUSY.unknown(
                 node.name,
                 f"another probe listens on port {cluster.port}, so that it could not be tried",
-                "Run again when it is done",
             )
         else:
             yield (MASTER_PORT_FOREIGN.fail if node.name == cluster.head else MASTER_PORT_FOREIGN.warn)(

@@ -1,17 +1,8 @@
-"""Which packages are parts of NVIDIA's driver, which of them must have one version, and which go when it is removed."""
+"""Which packages are parts of NVIDIA's driver, and which of them must have one version."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-from ..verdict.commands import shell
-from ..verdict.words import few
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from .apt import AptSimulation
 
 PINNING = "nvidia-driver-pinning"
 # What an installation or removal may take away beside what is asked for. Not the container toolkit, which has versions
@@ -75,30 +66,3 @@ def user_space(name: str) -> bool:
 def is_obsolete(name: str, branch: int) -> bool:
     """Whether a package belongs to another branch by its name. Of pinning packages only one may be there at all."""
     return name.startswith(PINNING) or (is_part(name) and named_branch(name) not in (0, branch))
-
-
-def parts(packages: Iterable[str]) -> list[str]:
-    """Of the packages that are there, those of the driver. CUDA, NCCL and the container toolkit are none of them."""
-    return sorted(name for name in packages if is_part(name))
-
-
-def refusals(answer: AptSimulation) -> list[str]:
-    """Why it cannot go now. answer: what apt would do."""
-    found = list(answer.errors)
-    others = [name for name in answer.removes if not is_part(name)]
-    if others:
-        found.append(
-            f"apt would remove {few(others)} too, which depend on the driver: remove them first, with"
-            f" {shell('sudo apt-get remove {names}', names=others)}, or leave wipe_driver out"
-        )
-    return found
-
-
-def remark(runfile: Sequence[str], *, loaded: bool) -> str:
-    """What a person has to do behind it; empty for nothing."""
-    said = []
-    if runfile:
-        said.append(f"a driver that a runfile installed stays: {shell('sudo {program}', program=runfile[0])}")
-    if loaded:
-        said.append("its module stays in the kernel until the next start: sudo systemctl reboot")
-    return "; ".join(said)

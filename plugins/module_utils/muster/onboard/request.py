@@ -37,7 +37,7 @@ WHOLE_NUMBERS = ("gpus", "port")
 
 
 @dataclass(frozen=True)
-class NodeToOnboard:
+class NewNode:
     """A node that is to be onboarded. variables: what the inventory is to say of it. where: who names it, for messages.
 
     address: at which the controller reaches it; a name, or "" where its own name leads there, is looked up.
@@ -66,7 +66,7 @@ class OnboardingOptions:
     is_own: bool = False
 
 
-def asked(given: OnboardingOptions) -> tuple[list[NodeToOnboard], list[str]]:
+def asked(given: OnboardingOptions) -> tuple[list[NewNode], list[str]]:
     """The nodes, and what is wrong with the request: whole sentences."""
     ways = [way for way in WAYS if getattr(given, way) and not (way == "node" and given.ssh_config)]
     if len(ways) != 1:
@@ -87,7 +87,7 @@ def _stray(given: OnboardingOptions, way: str) -> list[str]:
     return [name for name in beside if getattr(given, name)]
 
 
-def _of_node(one: NodeToOnboard) -> Iterable[str]:
+def _of_node(one: NewNode) -> Iterable[str]:
     if not can_be_host(one.name):
         yield f"{one.where}: {one.name[:80]!r} is no name that a host can have. Use letters, digits, - and dots."
     if one.address and like_an_address(one.address) and ip(one.address) is None:
@@ -99,7 +99,7 @@ def _of_node(one: NodeToOnboard) -> Iterable[str]:
 # ---------------------------------------------------------------- -e node=NAME -e address=ADDRESS
 
 
-def _named(given: OnboardingOptions) -> tuple[list[NodeToOnboard], list[str]]:
+def _named(given: OnboardingOptions) -> tuple[list[NewNode], list[str]]:
     problems: list[str] = []
     names = _listed("node", given.node, problems)
     addresses = _listed("address", given.address, problems)
@@ -111,7 +111,7 @@ def _named(given: OnboardingOptions) -> tuple[list[NodeToOnboard], list[str]]:
         return [], problems
     gpus = {"cluster_gpus": _number("gpus", given.gpus, "-e", problems)} if given.gpus else {}
     return [
-        NodeToOnboard(
+        NewNode(
             name,
             addresses[place] if addresses else "",
             {**({"cluster_host_key": keys[place]} if keys else {}), **gpus},
@@ -139,7 +139,7 @@ def _listed(what: str, value: Any, problems: list[str]) -> list[str]:
 # ---------------------------------------------------------------- -e '{"nodes": {...}}'
 
 
-def _mapped(given: OnboardingOptions) -> tuple[list[NodeToOnboard], list[str]]:
+def _mapped(given: OnboardingOptions) -> tuple[list[NewNode], list[str]]:
     if not isinstance(given.nodes, dict):
         example = '{"nodes": {"node9": "10.0.0.9"}}'
         return [], [f"nodes is to be a mapping of names to addresses, such as -e '{example}'."]
@@ -156,7 +156,7 @@ def _mapped(given: OnboardingOptions) -> tuple[list[NodeToOnboard], list[str]]:
             for key, value in own.items()
             if key in KEYS and key != "address"
         }
-        found.append(NodeToOnboard(str(name), str(own.get("address") or ""), values, where))
+        found.append(NewNode(str(name), str(own.get("address") or ""), values, where))
     return found, problems
 
 
@@ -171,14 +171,14 @@ def _number(key: str, value: Any, where: str, problems: list[str]) -> int:
 # ---------------------------------------------------------------- -e nodes_file=FILE
 
 
-def _of_file(given: OnboardingOptions) -> tuple[list[NodeToOnboard], list[str]]:
+def _of_file(given: OnboardingOptions) -> tuple[list[NewNode], list[str]]:
     if given.file is None:
         return [], [f"nodes_file is {given.nodes_file}, which cannot be read on the controller."]
     lines, wrong = lists.hostfile(given.file)
     problems = [f"{given.nodes_file}, {problem}." for problem in wrong]
     if not lines and not problems:
         problems.append(f"{given.nodes_file} names no node.")
-    found: list[NodeToOnboard] = []
+    found: list[NewNode] = []
     for line in lines:
         where = f"{given.nodes_file}, line {line.number}"
         gpus = {"cluster_gpus": line.slots} if line.slots else {}
@@ -194,7 +194,7 @@ def _of_file(given: OnboardingOptions) -> tuple[list[NodeToOnboard], list[str]]:
         if len(names) != len(addresses):
             problems.append(f"{where}: there are {len(names)} names and {len(addresses)} addresses.")
             continue
-        found += [NodeToOnboard(name, address, gpus, where) for name, address in zip(names, addresses, strict=True)]
+        found += [NewNode(name, address, gpus, where) for name, address in zip(names, addresses, strict=True)]
     return found, problems
 
 
@@ -206,7 +206,7 @@ def name_of(address: str) -> str:
 # ---------------------------------------------------------------- -e ssh_config=FILE
 
 
-def _of_config(given: OnboardingOptions) -> tuple[list[NodeToOnboard], list[str]]:
+def _of_config(given: OnboardingOptions) -> tuple[list[NewNode], list[str]]:
     if given.config is None:
         return [], [f"ssh_config is {given.ssh_config}, which cannot be read on the controller."]
     if not given.is_own and (risky := lists.commands(given.config)):
@@ -226,10 +226,10 @@ def _of_config(given: OnboardingOptions) -> tuple[list[NodeToOnboard], list[str]
         problems += [f"{given.ssh_config} has no Host {pattern}." for pattern in missing]
     if not names and not problems:
         problems.append(f"{given.ssh_config} names no host itself; patterns such as Host * are no nodes.")
-    return [NodeToOnboard(name, "", {}, given.ssh_config) for name in names], problems
+    return [NewNode(name, "", {}, given.ssh_config) for name in names], problems
 
 
-def problems_of_ssh(one: NodeToOnboard, own: Mapping[str, str]) -> Iterator[str]:
+def problems_of_ssh(one: NewNode, own: Mapping[str, str]) -> Iterator[str]:
     """What `ssh -G` makes of a host that must not come into an inventory: ssh may hand it to a shell."""
     for keyword, form in FORMS.items():
         value = own.get(keyword, "none")
@@ -258,7 +258,7 @@ def of_ssh(own: Mapping[str, str], plain: Mapping[str, str]) -> tuple[str, dict[
 
 
 def resolved(
-    nodes: Sequence[NodeToOnboard], looked_up: Mapping[str, Sequence[str]]
+    nodes: Sequence[NewNode], looked_up: Mapping[str, Sequence[str]]
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Each node as the inventory is to have it, {name, variables}, and what is wrong.
 

@@ -9,19 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.words import few
-from . import (
-    accepted,
-    checks,
-    diagnosed,
-    links,
-    measured,
-    past,
-    run_verdict,
-    training,
-    transports,
-    versions,
-    words,
-)
+from . import accepted, checks, diagnosed, links, measured, past, run_verdict, training, transports, versions, words
 from .artifacts import Artifacts
 from .pipelines import suite
 

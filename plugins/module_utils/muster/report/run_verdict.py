@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..launch import attempts
 from ..launch.endings import Ending, never
-from ..verdict.finding import Finding, add_up
+from ..verdict.finding import Finding, add_up, findings_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,20 +31,21 @@ def joined(earlier: Mapping[str, Any], later: Mapping[str, Any], instead_of: Seq
 
     instead_of: beginnings of ids of which nothing earlier is kept, because the later verdict speaks of all of them.
     """
-    replaced = {_subject(finding) for finding in later["findings"]}
+    newer = findings_in(later)
+    replaced = {_subject(finding) for finding in newer}
     kept = [
         finding
-        for finding in earlier.get("findings", [])
-        if _subject(finding) not in replaced and not str(finding["id"]).startswith(tuple(instead_of))
+        for finding in findings_in(earlier)
+        if _subject(finding) not in replaced and not finding.id.startswith(tuple(instead_of))
     ]
-    looked = {(finding["id"], finding["node"]) for finding in (*kept, *later["findings"])}
+    looked = {(finding.id, finding.node) for finding in (*kept, *newer)}
     skipped = [
         entry
         for entry in (*earlier.get("coverage", {}).get("skipped", []), *later.get("coverage", {}).get("skipped", []))
         if (entry["id"], entry.get("node")) not in looked
     ]
     both = add_up(
-        [Finding(**finding) for finding in (*kept, *later["findings"])],
+        [*kept, *newer],
         skipped=list({tuple(sorted(entry.items())): entry for entry in skipped}.values()),
         ran=[name for one in (earlier, later) for name in one.get("coverage", {}).get("ran", [])],
     )
@@ -64,8 +65,8 @@ def ended_with(step: Verdict, whole: Verdict) -> Verdict:
     return step
 
 
-def _subject(finding: Mapping[str, Any]) -> tuple[str, str, str | None]:
-    return finding["id"], finding["node"], finding.get("peer")
+def _subject(finding: Finding) -> tuple[str, str, str | None]:
+    return finding.id, finding.node, finding.peer
 
 
 def word_of(ending: Ending) -> str:

@@ -1,4 +1,4 @@
-"""What a node says of itself (muster_node/status/look.py), taken as foreign input: of a known shape, and bounded."""
+"""What a node reports of itself (muster_node/programs/status.py), as foreign input: of a known shape, and bounded."""
 
 from __future__ import annotations
 

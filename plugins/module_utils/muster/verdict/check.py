@@ -25,10 +25,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+from .commands import shell
 from .finding import Finding, Skipped, fix_with
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     Said = Finding | Skipped
 
@@ -43,10 +44,11 @@ class Check:
     """One kind of finding, in words for the user.
 
     id: stable, dotted, lower-case, written out whole. reads: what is looked at. fires: when it is not a `pass`, with
-    the threshold and what it is based on. fix, command: what fixes it; a finding says both unless it is given a fix of
-    its own. seen: what has made it fire: the fault itself, brought about on a node of the sandbox by a test
-    ("sandbox"); a case over the recorded output of a real program or kernel ("recording"); a case over what a test
-    made up ("stand-in"), which the real thing may print otherwise; or nothing yet ("never").
+    the threshold and what it is based on. fix, command: what fixes it, with {fields} that a finding fills by `named`; a
+    finding has both unless what was seen asks for a fix of its own. seen: what has made it fire: the fault itself,
+    brought about on a node of the sandbox by a test ("sandbox"); a case over the recorded output of a real program or
+    kernel ("recording"); a case over what a test made up ("stand-in"), which the real thing may print otherwise; or
+    nothing yet ("never").
     """
 
     id: str
@@ -57,7 +59,7 @@ class Check:
     seen: Seen = field(kw_only=True)
 
     def fail(self, node: str, summary: str, fix: str | None = None, command: str = "", **more: Any) -> Finding:
-        """more: other fields of Finding (observed, expected, evidence, peer)."""
+        """more: named, for the fix that is declared; other fields of Finding (observed, expected, evidence, peer)."""
         return self._finding("fail", node, summary, fix, command, more)
 
     def warn(self, node: str, summary: str, fix: str | None = None, command: str = "", **more: Any) -> Finding:
@@ -80,8 +82,10 @@ class Check:
     def _finding(
         self, status: str, node: str, summary: str, fix: str | None, command: str, more: dict[str, Any]
     ) -> Finding:
+        named: Mapping[str, object] = more.pop("named", {})
         if fix is None:
             fix, command = self.fix, command or self.command
+            fix, command = (fix.format(**named), shell(command, **named)) if named else (fix, command)
         return Finding(self.id, status, node, summary, fix=fix_with(fix, command), **more)
 
 

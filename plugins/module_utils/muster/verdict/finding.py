@@ -7,12 +7,12 @@ Their shapes are the contract between modules, artifacts and reports: see `Findi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from .printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 STATUSES = ("pass", "warn", "fail", "unknown", "skipped")
 
@@ -156,6 +156,20 @@ def add_up(
         "findings": [finding.as_dict() for finding in findings],
         "coverage": {"ran": sorted({*ran, *(finding.id for finding in findings)}), "skipped": list(skipped)},
     }
+
+
+def findings_in(verdict: Mapping[str, Any]) -> list[Finding]:
+    """The findings of a verdict, or of whatever else carries some, as it was written."""
+    return [Finding(**one) for one in verdict.get("findings", ())]
+
+
+def extended(
+    verdict: Verdict, before: Iterable[Finding] = (), after: Iterable[Finding] = (), summary: str = ""
+) -> Verdict:
+    """The verdict added up again with more findings; summary: in the place of its own."""
+    found = [*before, *findings_in(verdict), *after]
+    coverage = verdict["coverage"]
+    return add_up(found, summary or verdict["summary"], coverage["skipped"], coverage["ran"])
 
 
 def worst_summary(findings: Sequence[Finding]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 # Whole sequences are left out, so that what was coloured can be read: CSI; OSC, DCS, SOS, PM and APC with their texts,
@@ -23,6 +24,28 @@ PICTURES = 0x2400  # where Unicode has a visible character for each of the first
 def printable(text: str) -> str:
     """The text without what a terminal or a page would obey; tab and newline stay, the rest becomes visible."""
     return UNSEEN.sub(_visible, SEQUENCE.sub("", text)) if UNSEEN.search(text) else text
+
+
+@dataclass(frozen=True)
+class ForeignText:
+    """What a node, a log, an image or a user's file says. It is no str: mypy refuses it where one is needed, and it
+    cannot be formatted, so that it comes into a sentence through `line` alone."""
+
+    raw: str
+
+    def __bool__(self) -> bool:
+        return bool(self.raw)
+
+    def __format__(self, how: str) -> str:
+        raise TypeError("foreign text is shown by its line")
+
+    def __str__(self) -> str:
+        raise TypeError("foreign text is shown by its line")
+
+    @property
+    def line(self) -> str:
+        """For people: printable, on one line."""
+        return " ".join(printable(self.raw).split())
 
 
 def printable_parts(value: Any) -> Any:

@@ -26,7 +26,7 @@ from typing import (
     is_typeddict,
 )
 
-from .printable import printable
+from .printable import ForeignText, printable
 
 if TYPE_CHECKING:
     import re
@@ -40,7 +40,8 @@ MOST_SHOWN = 60  # characters of what an error quotes
 NO_USE = "what the node says of it is of no use"
 UNSEEN = "unseen"
 NOTHING = object()  # in the place of what does not fit
-CALLED = {str: "a text", bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
+TEXTS = (str, ForeignText)
+CALLED: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
 
 Shape = TypeVar("Shape")
 
@@ -128,8 +129,8 @@ def empty(kind: Any, problem: str) -> Any:
     if type(None) in kinds:
         return None
     origin = get_origin(kinds[0]) or kinds[0]
-    if origin in (list, dict, str) and not limits.needed:
-        return origin()
+    if origin in (list, dict, *TEXTS) and not limits.needed:
+        return origin("") if origin in TEXTS else origin()
     raise UnusableError(problem)
 
 
@@ -146,7 +147,7 @@ def limits_of(kind: Any) -> Limits:
 
 def expected(name: str, kind: Any, given: Any) -> str:
     origins = [get_origin(one) or one for one in options(kind) if one is not type(None)]
-    names = " or ".join(CALLED.get(one, "an object") for one in origins)
+    names = " or ".join("a text" if one in TEXTS else CALLED.get(one, "an object") for one in origins)
     return f"{name}: expected {names}, got {shown(given)}"
 
 
@@ -191,11 +192,12 @@ class Reading:
             return self.entries(get_args(kind)[0], given, part, limits)
         if origin is dict:
             return self.mapping(get_args(kind), given, part, limits)
-        if is_shape(kind):
-            return self.shape(kind, given, part)
         if kind is Any:
             return None if given is NOTHING else given
-        return self.text(given, limits, MOST_TEXT) if kind is str else plain(kind, given, limits)
+        if kind in TEXTS:
+            found = self.text(given, limits, MOST_TEXT)
+            return ForeignText(found) if kind is ForeignText and found is not NOTHING else found
+        return self.shape(kind, given, part) if is_shape(kind) else plain(kind, given, limits)
 
     def entries(self, kind: Any, given: Any, part: str, limits: Limits) -> Any:
         if not isinstance(given, list):

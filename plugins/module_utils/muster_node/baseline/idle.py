@@ -9,7 +9,7 @@ import struct
 import time
 from pathlib import Path
 
-from ..tools.result import TaskRefusedError
+from ..tools.result import RefusedError
 from .look import DPKG, look_at_units
 
 LOCKS = (DPKG / "lock-frontend", DPKG / "lock", Path("/var/lib/apt/lists/lock"))
@@ -22,7 +22,7 @@ def wait_until_idle(seconds: float, *, packages: bool) -> None:
     while at_work := cloud_init_at_work() or (package_tools_at_work() if packages else ""):
         waited = time.monotonic() - begun
         if waited >= seconds:
-            raise TaskRefusedError(f"{at_work} is still at work after {waited:.0f} s", "Let it end, and run again")
+            raise RefusedError(f"{at_work} is still at work after {waited:.0f} s", "Let it end, and run again")
         time.sleep(min(2.0, seconds - waited))
 
 

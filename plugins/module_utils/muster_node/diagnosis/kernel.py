@@ -21,7 +21,7 @@ MOST_RECORD = 8192  # bytes: the kernel's own limit
 MOST_LINES = 200
 MOST_TEXT = 300  # characters of a line
 MOST_JOURNAL = 5000  # lines
-# Beside those that tools/kernel_lines.py knows: what ends one process, and what a firewall says that it refused.
+# Beside those of tools/kernel_lines.py: what ends one process, and what a firewall says that it refused.
 MORE = re.compile(
     r"oom-kill:|segfault at|general protection|traps: |trap invalid opcode|nf_conntrack|martian source|"
     r"SYN flooding|\[UFW (?:BLOCK|LIMIT)|Out of socket memory|No space left|task \S+ blocked",

@@ -18,7 +18,7 @@ from ansible.module_utils.muster.launch_users.request import faults, limit_fault
 from ansible.module_utils.muster.verdict.commands import playbook
 
 from ..tools import files, trust
-from ..tools.result import TaskRefusedError, diff, lines, refuse
+from ..tools.result import RefusedError, diff, lines, refuse
 from ..tools.run import run
 from .look import LINGER, SYSTEMCTL_SECONDS, manager_pid, observe, owner_of, record
 
@@ -42,9 +42,7 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     try:
         noted = record()
     except ValueError as problem:
-        raise TaskRefusedError(
-            f"{RECORD}: {problem}", "Remove it, and take back by hand what it was about"
-        ) from problem
+        raise RefusedError(f"{RECORD}: {problem}", "Remove it, and take back by hand what it was about") from problem
     if not request.users and not noted.users and not noted.group:
         return {"changed": False, "differences": [], "notes": []}
     plan = make_plan(request, observe(request, noted))
@@ -88,7 +86,7 @@ def note(text: str) -> None:
 def must(*argv: str) -> None:
     done = run(*argv, seconds=SYSTEMCTL_SECONDS)
     if done.code != 0:
-        raise TaskRefusedError(f"{' '.join(argv)} did not work: {done.said or done.why}")
+        raise RefusedError(f"{' '.join(argv)} did not work: {done.said or done.why}")
 
 
 def write(plan: LaunchUsersPlan) -> None:
@@ -128,7 +126,7 @@ def wait_for_manager(name: str) -> None:
     deadline = time.monotonic() + MANAGER_SECONDS
     while not manager_runs(name):
         if time.monotonic() > deadline:
-            raise TaskRefusedError(
+            raise RefusedError(
                 f"the user manager of {name} does not run", f"See what it says: sudo journalctl --unit {unit}"
             )
         time.sleep(0.1)

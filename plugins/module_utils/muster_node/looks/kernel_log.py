@@ -26,8 +26,9 @@ FROM_THE_START = 30.0
 
 
 def look() -> dict[str, Any]:
-    """Return {why, source, lines: [{age, text}], read, reach, cut}; the journal goes further back than the ring buffer.
+    """Return {why, source, lines: [{age, text, kind, which}], read, reach, cut}.
 
+    The journal goes further back than the ring buffer.
     reach: the age of the oldest line that was there; None where that is the kernel's first. cut: {kind: how many lines
     did not fit}, without repetitions of what is among those that did.
     """
@@ -49,11 +50,17 @@ def look() -> dict[str, Any]:
     return {
         "why": "" if lines else why,
         "source": source,
-        "lines": [{"age": round(now - when), "text": text[:400]} for when, text in worth],
+        "lines": [line_of(text, now - when) for when, text in worth],
         "read": len(lines),
         "reach": round(now - lines[0][0]) if lines and lines[0][0] > FROM_THE_START else None,
         "cut": cut,
     }
+
+
+def line_of(text: str, age: float) -> dict[str, Any]:
+    """which: what tells it from others of its kind."""
+    kind, which = kind_of(text)
+    return {"age": round(age), "text": text[:400], "kind": kind, "which": list(which)}
 
 
 def sort(lines: Iterable[tuple[float, str]]) -> tuple[list[tuple[float, str]], dict[str, int]]:

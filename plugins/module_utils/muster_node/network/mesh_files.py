@@ -12,7 +12,7 @@ from ansible.module_utils.muster.network import ssh_mesh
 from ansible.module_utils.muster.verdict.commands import playbook
 
 from ..tools import files
-from ..tools.result import TaskRefusedError, diff
+from ..tools.result import RefusedError, diff
 from .mesh_ways import ways
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class SshFolder:
         except FileNotFoundError:
             return ""
         except files.ForeignError as foreign:
-            raise TaskRefusedError(
+            raise RefusedError(
                 f"{path} {foreign.strerror}, and is left alone:"
                 f' sudo chown {self.entry.pw_name} {path}, or set ssh_mesh_mode to "off"'
             ) from None
@@ -76,7 +76,7 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         if not params["members"]:
             return {"changed": False, "strangers": [], "ways": {}, "diff": []}
         if not check:
-            raise TaskRefusedError(
+            raise RefusedError(
                 f"has no user {user}: run {playbook('playbooks/baseline.yml')}, or correct cluster_user, ssh_mesh_users"
             ) from None
         entry = None
@@ -93,7 +93,7 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         if params["mode"] == "verify" and changed:
             found = [sentence for name in changed for sentence in ssh_mesh.differences(name, before[name], after[name])]
             command = playbook("playbooks/network.yml", ssh_mesh_mode="manage")
-            raise TaskRefusedError(f"in ~{user}/.ssh, {'; '.join(found)}: run {command}")
+            raise RefusedError(f"in ~{user}/.ssh, {'; '.join(found)}: run {command}")
         if folder and not check:
             # The logins of the others come last: until then nothing of this node's own is in their way.
             for name in reversed(NAMES):

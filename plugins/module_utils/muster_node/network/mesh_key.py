@@ -12,7 +12,7 @@ from typing import Any
 from ansible.module_utils.muster.network import sshd as domain
 from ansible.module_utils.muster.verdict.commands import playbook
 
-from ..tools.result import TaskRefusedError, diff
+from ..tools.result import RefusedError, diff
 from .account import account_of
 from .sshd import host_keys, judge_sshd, run, settings_in_force
 
@@ -34,7 +34,7 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     }
     verifies = params["mode"] == "verify"
     if verifies and to_do:
-        raise TaskRefusedError(
+        raise RefusedError(
             f'sshd is not as {params["sshd_path"]} shall have it: run {MANAGE}, or set ssh_mesh_sshd to "off"'
         )
     try:
@@ -43,12 +43,12 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         if check and not verifies:
             # On a bare node the baseline makes the user in the same run; here it could only be foretold.
             return {**known, "changed": True, "key": "", "diff": diff_of("", "", params["identity"])}
-        raise TaskRefusedError(
+        raise RefusedError(
             f"has no user {name}: run {playbook('playbooks/baseline.yml')}, or correct cluster_user, ssh_mesh_users"
         ) from None
     refusals = domain.refusals(account_of(entry), settings)
     if refusals:
-        raise TaskRefusedError("; ".join(refusals) + '. Without logins between the nodes: set ssh_mesh_mode to "off"')
+        raise RefusedError("; ".join(refusals) + '. Without logins between the nodes: set ssh_mesh_mode to "off"')
     return {**known, **provide_key(params, entry, check=check)}
 
 
@@ -68,7 +68,7 @@ def provide_key(params: dict[str, Any], entry: pwd.struct_passwd, *, check: bool
     fix = not new and not identity.is_kept_well()
     if params["mode"] == "verify" and (new or fix):
         what = "cannot be used" if new else f"must be {entry.pw_name}'s alone"
-        raise TaskRefusedError(f"{identity.path} {what}: run {MANAGE}")
+        raise RefusedError(f"{identity.path} {what}: run {MANAGE}")
     after = "" if new else before
     if new and not check:
         identity.make()
@@ -115,6 +115,6 @@ class IdentityFile:
             new = Path(folder) / self.path.name
             made = run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", self.comment, "-f", str(new))
             if made.returncode != 0:
-                raise TaskRefusedError(f"ssh-keygen cannot make {self.path}: {made.stderr.strip()}")
+                raise RefusedError(f"ssh-keygen cannot make {self.path}: {made.stderr.strip()}")
             os.chown(new, self.entry.pw_uid, self.entry.pw_gid)
             new.replace(self.path)

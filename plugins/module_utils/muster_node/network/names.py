@@ -11,7 +11,7 @@ from ansible.module_utils.muster.network import hosts_file as domain
 from ansible.module_utils.muster.verdict.commands import playbook
 
 from ..tools import files
-from ..tools.result import TaskRefusedError, diff, refuse
+from ..tools.result import RefusedError, diff, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,7 @@ TEMPLATES = ("templates/hosts.debian.tmpl", "templates/hosts.tmpl")
 def read(path: Path) -> str:
     """Return the file with every byte of it; empty when it is not there."""
     if path.is_symlink():
-        raise TaskRefusedError(
+        raise RefusedError(
             f"{path} is a link to {path.readlink()}, so another tool writes it. "
             "Let that tool write the names, and set cluster_hosts_mode to verify, or replace the link by a file"
         )
@@ -40,7 +40,7 @@ def read(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as problem:
-        raise TaskRefusedError(f"{path} cannot be read: {problem.strerror}") from problem
+        raise RefusedError(f"{path} cannot be read: {problem.strerror}") from problem
     return content.decode("utf-8", "surrogateescape")
 
 
@@ -54,7 +54,7 @@ def write(path: Path, text: str) -> None:
     try:
         files.replace(str(path), text.encode("utf-8", "surrogateescape"), mode=0o644, keep=True, parents=True)
     except OSError as problem:
-        raise TaskRefusedError(
+        raise RefusedError(
             f"{path} cannot be replaced: {problem.strerror}. Look whether it is mounted over (findmnt {path}) "
             f"or protected (lsattr {path})"
         ) from problem

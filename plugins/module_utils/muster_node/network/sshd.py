@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.module_utils.muster.network import sshd
 
-from ..tools.result import TaskRefusedError
+from ..tools.result import RefusedError
 
 SSHD = "/usr/sbin/sshd"
 # A change of sshd that waits for its confirmation; see plugin_utils/muster_controller/network/guard.py.
@@ -20,11 +20,11 @@ TOOL_TIMEOUT = 30
 def settings_in_force(user: str, address: str) -> sshd.Settings:
     """The settings of sshd for this user, as a peer would meet them; nothing where sshd does not say."""
     if not Path(SSHD).exists():
-        raise TaskRefusedError("has no ssh server: sudo apt-get install openssh-server")
+        raise RefusedError("has no ssh server: sudo apt-get install openssh-server")
     said = asked(user, address)
     broken = sshd.broken(said.returncode, said.stderr)
     if broken:
-        raise TaskRefusedError(broken)
+        raise RefusedError(broken)
     return sshd.parse(said.stdout) if said.returncode == 0 else {}
 
 

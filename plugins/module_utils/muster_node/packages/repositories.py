@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.muster.packages import repositories as domain
 
 from ..tools import files
-from ..tools.result import TaskRefusedError, diff
+from ..tools.result import RefusedError, diff
 from .apt import read_lists
 
 if TYPE_CHECKING:
@@ -47,9 +47,7 @@ def repository_of(given: Mapping[str, Any], there: list[domain.AptSource]) -> do
     if given["of_archive"]:
         found = domain.of_archive(given["name"], tuple(given["of_archive"]), there)
         if found is None:
-            raise TaskRefusedError(
-                "the distribution's own archive is among none of the entries in /etc/apt/sources.list*"
-            )
+            raise RefusedError("the distribution's own archive is among none of the entries in /etc/apt/sources.list*")
         return found
     plain = {name: given[name] for name in ("name", "uri", "label", "priority")}
     return domain.AptRepository(**plain, fingerprints=tuple(given["fingerprints"]))
@@ -73,12 +71,12 @@ def key_of(repository: domain.AptRepository, given: Mapping[str, Any], fetch: Fe
             continue
         if repository.trusts(key):
             return key
-        raise TaskRefusedError(
+        raise RefusedError(
             f"the key at {url} is {', '.join(there) or 'none'}, and not {' or '.join(repository.fingerprints)}: "
             f"it was not trusted. Look who stands between the node and {repository.uri}, or name the key of a mirror "
             "that signs with its own in gpu_stack_repository_keys"
         )
-    raise TaskRefusedError(
+    raise RefusedError(
         f"{trouble[0]}. Give the node a way there (cluster_mirror, cluster_https_proxy), or the key itself"
     )
 
@@ -94,7 +92,7 @@ def have_lists_read(repository: domain.AptRepository) -> None:
         fix = "Nothing was installed from it: look who stands between the node and that address"
     # apt says the same several times; the shortest line of a kind holds all of it.
     shortest = min((line for line in wrong if any(sign in line for sign in NOT_SIGNED)), key=len, default=wrong[-1])
-    raise TaskRefusedError(f"the repository {repository.name} at {repository.uri} {what} (apt says: {shortest}). {fix}")
+    raise RefusedError(f"the repository {repository.name} at {repository.uri} {what} (apt says: {shortest}). {fix}")
 
 
 def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:

@@ -16,7 +16,7 @@ from ansible.module_utils.muster.packages.entries import STOCK_FILES
 from ansible.module_utils.muster.verdict.commands import playbook
 
 from ..tools import files
-from ..tools.result import TaskRefusedError, diff, refuse
+from ..tools.result import RefusedError, diff, refuse
 from ..tools.trust import foreign_writer
 from .apt import read_lists, run
 
@@ -99,7 +99,7 @@ def trust(plan: domain.SourcesPlan) -> None:
         return
     done = run("update-ca-certificates")
     if done.returncode:
-        raise TaskRefusedError(f"update-ca-certificates failed: {' '.join(done.stderr.split())}")
+        raise RefusedError(f"update-ca-certificates failed: {' '.join(done.stderr.split())}")
     if plan.links:
         # Those by which programs find certificates by their hash; they lead to ours, which go last.
         gone = {Path(link).name for link in plan.links}
@@ -117,7 +117,7 @@ def have_lists_read(request: domain.SourcesRequest) -> None:
         wrong = read_lists(path, complaints)
         if wrong:
             said = " ".join(line[3:].strip() for line in wrong[:2])
-            raise TaskRefusedError(
+            raise RefusedError(
                 f"with these settings apt cannot read the lists of {path}, so the node was left as it was "
                 f"(apt says: {said}). Look at cluster_mirror, the proxies and cluster_extra_ca: docs/mirrors.md"
             )

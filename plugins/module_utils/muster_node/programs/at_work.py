@@ -1,12 +1,93 @@
-"""Who is at work on this node, for a change that nobody's work shall be ended by. Every verb prints one JSON object.
+"""Who is at work on this node, for a change that must end nobody's work. Every verb prints one JSON object.
 
-look  root  says which launches, processes on GPUs and processes of the PyTorch environment there are
+look  root  reports launches, processes on GPUs, processes of the PyTorch environment and, before a restart, whatever
+            people run
 """
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import Any
+
+from ..tools import files, process
+from ..tools.as_user import SilentError, as_user
 from ..tools.program import answer
-from ..upgrade.at_work import look
+
+SECONDS = 20.0  # one can have it that whoever reads its command line waits for ever
+OF_US = ("envs", "named")  # the default environments, and those that have a name
+MOST = 100  # processes that are listed
+FIRST, NOBODY = 1000, 65534  # as adduser and useradd give uids to people
+# What a login brings, and what waits for somebody to type.
+OF_A_LOGIN = (
+    *("sshd", "sshd-session", "sftp-server", "systemd", "(sd-pam)", "dbus-daemon", "dbus-broker", "dbus-broker-lau"),
+    *("ssh-agent", "gpg-agent", "sh", "bash", "dash", "zsh", "fish", "tmux: server", "tmux: client", "screen", "sudo"),
+)
+
+
+def look(request: dict[str, Any]) -> dict[str, Any]:
+    """request: root, the folder of the environments; restart, whether it is to be started anew. why: it could not look
+    at the processes."""
+    root, restart = str(request["root"]), bool(request.get("restart"))
+    seen: dict[str, Any] = {"processes": [], "why": "", "uptime": files.text("/proc/uptime") or ""}
+    try:
+        seen["processes"] = as_user(None, lambda: processes(root, restart=restart), seconds=SECONDS)
+    except SilentError as silent:
+        seen["why"] = f"its processes could not be looked at: {silent.strerror}"
+    return {**seen, "link": link(root), "environments": environments(root)}
+
+
+def link(root: str) -> str:
+    try:
+        return str(Path(root, "current").readlink())
+    except OSError:
+        return ""
+
+
+def environments(root: str) -> list[str]:
+    try:
+        with os.scandir(f"{root}/envs") as entries:
+            found = [(-entry.stat().st_mtime, entry.name) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return [name for _, name in sorted(found)][:MOST]
+
+
+def processes(root: str, *, restart: bool) -> list[dict[str, Any]]:
+    """Launches come first: of many processes, what is cut off is of the same one, or matters no more than these."""
+    places = {f"{root}/current/", *(f"{place}/{of}/" for place in (root, os.path.realpath(root)) for of in OF_US)}
+    found = []
+    for pid in process.ids():
+        launch = process.launch_at(pid)
+        devices = sorted(path for path in process.opened(pid) if path.startswith("/dev/nvidia"))
+        runs_from = any(place in text for text in said(pid) for place in places)
+        people = restart and is_at_work(pid)
+        if launch or devices or runs_from or people:
+            of = {"launch": launch.id if launch else "", "own": bool(launch and launch.uid is not None)}
+            command = " ".join(process.words(pid))[: process.MOST_COMMAND]
+            found.append(
+                {
+                    **process.known(pid),
+                    **of,
+                    "devices": devices,
+                    "runs_from": runs_from,
+                    "people": people,
+                    "command": command,
+                }
+            )
+    return sorted(found, key=lambda one: not one["launch"])[:MOST]
+
+
+def said(pid: int) -> tuple[str, str]:
+    return process.read(pid, "cmdline"), process.read(pid, "maps")
+
+
+def is_at_work(pid: int) -> bool:
+    """Whether it is somebody's, and more than a login."""
+    uid = process.user_id(pid)
+    if uid is None or not FIRST <= uid < NOBODY:
+        return False
+    return process.known(pid)["name"].lower() not in OF_A_LOGIN
 
 
 def main() -> None:

@@ -1,13 +1,60 @@
 """Who brings the kernels of this node, for an upgrade. Nothing is changed. Every verb prints one JSON object.
 
-look      root  says which packages bring kernels, which of these apt has, and what the boot menu calls them
-simulate  root  says what apt would do for some packages
+look      root  reports which packages bring kernels, which of these apt has, and what the boot menu calls them
+simulate  root  reports what apt would do for some packages
 """
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 from ..tools.program import answer
-from ..upgrade.kernel import look, simulate
+from ..tools.run import read, run
+
+# Whatever leads to a kernel or is built for one, and the driver.
+PATTERNS = ("linux-*", "dkms", "*nvidia*", "libcuda1")
+SHOW = "--showformat=${Package}\\t${Version}\\t${db:Status-Want}\\t${db:Status-Status}\\t${Depends}\\n"
+MENU = "/boot/grub/grub.cfg"
+APT = (
+    *("apt-get", "--simulate", "--quiet=2", "--no-install-recommends"),
+    *("-o", "Debug::NoLocking=true"),
+)
+SECONDS = 60.0
+
+
+def look(_: dict[str, Any]) -> dict[str, Any]:
+    packages = run("dpkg-query", "--show", SHOW, *PATTERNS).text
+    kernels = [name for name in names_of(packages) if name.startswith("linux-")]
+    return {
+        "packages": packages,
+        "files": run("apt-cache", "policy", seconds=SECONDS).text,
+        "policy": run("apt-cache", "policy", *kernels, seconds=SECONDS).text if kernels else "",
+        "boot_free": boot_free(),
+        "menu": "".join(f"{line}\n" for line in read(MENU).text.splitlines() if "menuentry_id_option" in line),
+        "version": read("/proc/version").text,
+        "machine": read("/etc/machine-id").text,
+    }
+
+
+def names_of(shown: str) -> list[str]:
+    """The packages that are installed, of what dpkg-query shows."""
+    rows = [line.split("\t") for line in shown.splitlines()]
+    return [row[0] for row in rows if len(row) == 5 and row[3] == "installed"]
+
+
+def simulate(request: dict[str, Any]) -> dict[str, Any]:
+    """request: {words}, as apt-get install takes them. What apt would do, in its own words."""
+    said = run(*APT, "install", *request["words"], seconds=SECONDS)
+    return {"out": said.text, "err": said.aside or said.why, "code": -1 if said.code is None else said.code}
+
+
+def boot_free() -> int | None:
+    try:
+        room = os.statvfs("/boot")
+    except OSError:
+        return None
+    return room.f_bavail * room.f_frsize
 
 
 def main() -> None:

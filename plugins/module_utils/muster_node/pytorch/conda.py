@@ -16,7 +16,7 @@ from ansible.module_utils.muster.pytorch.conda import PLATFORMS, CondaError, sec
 from ansible.module_utils.muster.pytorch.conda_contents import check_members, member_entry
 
 from ..tools import files
-from ..tools.result import TaskRefusedError
+from ..tools.result import RefusedError
 from ..tools.run import run
 from .memory import STORE
 from .root import PytorchRoot
@@ -69,7 +69,7 @@ class CondaManager:
         self.root, self.params = root, params
         platform = PLATFORMS.get(os.uname().machine)
         if platform is None:
-            raise TaskRefusedError(f"there are no conda packages for a machine of the kind {os.uname().machine}")
+            raise RefusedError(f"there are no conda packages for a machine of the kind {os.uname().machine}")
         self.platform = platform
         sections = [section_of(given) for given in params["sections"]]
         section = next((one for one in sections if one.platform == platform), None)
@@ -91,7 +91,7 @@ class CondaManager:
 
     def provide(self) -> dict[str, Any]:
         if self.request is None:
-            raise TaskRefusedError("there is no lock", "Run again")
+            raise RefusedError("there is no lock", "Run again")
         self.root.prepare()
         with self.root.lock(self.params["lock_timeout"]):
             before, plan = self._plan(self.request)
@@ -101,9 +101,7 @@ class CondaManager:
                 self._unpack(plan.target)
             error = self.root.look(self.root.envs / plan.target, "import")["error"]
             if error:
-                raise TaskRefusedError(
-                    error, "Look at what it is asked for, and take it out of the inventory to remove it"
-                )
+                raise RefusedError(error, "Look at what it is asked for, and take it out of the inventory to remove it")
             if plan.switch:
                 self.root.switch(plan.target)
             for name in plan.retire:
@@ -118,19 +116,17 @@ class CondaManager:
     def _unpack(self, name: str) -> None:
         """The archive is the controller's, and is compared with what it said before anything of it is used."""
         if name != self.params["target"]:
-            raise TaskRefusedError(
-                f"it was put together for {self.params['target']}, and {name} is needed", "Run again"
-            )
+            raise RefusedError(f"it was put together for {self.params['target']}, and {name} is needed", "Run again")
         archive = self.root.root / STORE / "objects" / self.params["archive"]
         if sha256_of(archive) != self.params["archive"]:
-            raise TaskRefusedError(f"what came of it is not there, or not what was sent ({archive})", "Run again")
+            raise RefusedError(f"what came of it is not there, or not what was sent ({archive})", "Run again")
         path = self.root.envs / name
         try:
             path.mkdir(mode=0o755)
             unpack(archive, path)
         except (OSError, CondaError, tarfile.TarError) as problem:
             shutil.rmtree(path, ignore_errors=True)
-            raise TaskRefusedError(f"it cannot be unpacked ({problem})") from None
+            raise RefusedError(f"it cannot be unpacked ({problem})") from None
 
     def _result(
         self, request: EnvironmentRequest, before: planning.Observed, plan: planning.EnvironmentPlan

@@ -15,7 +15,7 @@ from ansible.module_utils.muster.pytorch.wheels import WheelNeed
 from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster.verdict.finding import Finding, with_fix
 
-from ..tools.result import TaskRefusedError
+from ..tools.result import RefusedError
 from .memory import Forgotten
 from .root import Interpreter, PytorchRoot, ask_python
 from .wheelhouse import Wheelhouse, sources_of
@@ -138,7 +138,7 @@ class EnvironmentManager:
     def _build(self, plan: planning.EnvironmentPlan, lock: int) -> dict[str, Any]:
         section = self.choice.section
         if section is None:
-            raise TaskRefusedError("its request is another one than before", "Run again")
+            raise RefusedError("its request is another one than before", "Run again")
         missing = self.house.missing(section)
         self.root.build(
             plan.target,
@@ -154,7 +154,7 @@ class EnvironmentManager:
     def _switch(self, plan: planning.EnvironmentPlan, before: planning.Observed) -> None:
         when = self.params["switch"]
         if plan.switch and when == "idle" and before.current in self.root.in_use():
-            raise TaskRefusedError(
+            raise RefusedError(
                 f"a process uses {before.current}, so {self.root.link} still leads there",
                 "Wait for it, and run this again",
             )
@@ -169,7 +169,7 @@ class EnvironmentManager:
     def _need_venv(self) -> None:
         # In a check the baseline may not have been there yet.
         if not self.python.ensurepip:
-            raise TaskRefusedError(
+            raise RefusedError(
                 f"{self.params['python']} cannot make a virtual environment: python3-venv is missing",
                 f"Run the baseline first: {playbook('site.yml', tags='baseline')}",
             )
@@ -213,4 +213,4 @@ def _refuse_failures(findings: list[Finding], result: dict[str, Any]) -> None:
     for finding in findings:
         if finding.status == "fail":
             sentence = with_fix(finding).removeprefix(f"{finding.node}: ")
-            raise TaskRefusedError(sentence, **result)
+            raise RefusedError(sentence, **result)

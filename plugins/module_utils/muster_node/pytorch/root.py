@@ -22,7 +22,7 @@ from ..tools import files
 from ..tools.as_user import SilentError, as_user
 from ..tools.pack import pack
 from ..tools.program import answer_in
-from ..tools.result import TaskRefusedError
+from ..tools.result import RefusedError
 from ..tools.run import run
 from ..tools.trust import foreign_writer
 
@@ -61,7 +61,7 @@ class LookedAs:
         for name in (wanted, "nobody"):
             with contextlib.suppress(KeyError):
                 return cls(name, pwd.getpwnam(name))
-        raise TaskRefusedError(f"there is neither a user {wanted} nor a user nobody to look as")
+        raise RefusedError(f"there is neither a user {wanted} nor a user nobody to look as")
 
 
 class PytorchRoot:
@@ -180,7 +180,7 @@ class PytorchRoot:
                     break
                 except BlockingIOError:
                     if time.monotonic() > deadline:
-                        raise TaskRefusedError(
+                        raise RefusedError(
                             f"another run has been at work in {self.root} for more than {timeout} s",
                             "Wait for it, or look on the node what its pip does",
                         ) from None
@@ -194,7 +194,7 @@ class PytorchRoot:
 
     def switch(self, name: str) -> None:
         if self.link.exists() and not self.link.is_symlink():
-            raise TaskRefusedError(f"{self.link} is not a link", f"Move it away, or choose another {self.option}")
+            raise RefusedError(f"{self.link} is not a link", f"Move it away, or choose another {self.option}")
         beside = self.root / NEW_LINK
         beside.unlink(missing_ok=True)
         beside.symlink_to(f"envs/{name}")
@@ -206,7 +206,7 @@ class PytorchRoot:
         try:
             self.make_venv(path, python, lock)
             install(path)
-        except TaskRefusedError:
+        except RefusedError:
             # Gigabytes that nobody can use; with a full disk they are the cause.
             shutil.rmtree(path, ignore_errors=True)
             raise
@@ -214,7 +214,7 @@ class PytorchRoot:
     def make_venv(self, path: Path, python: str, lock: int, *options: str) -> None:
         made = self.run([python, "-m", "venv", *options, str(path)], lock)
         if made.returncode != 0:
-            raise TaskRefusedError(f"no virtual environment can be made ({last_line(made.stdout)})")
+            raise RefusedError(f"no virtual environment can be made ({last_line(made.stdout)})")
 
     @staticmethod
     def run(command: list[str], lock: int, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -234,7 +234,7 @@ def refuse_foreign(folder: str, option: str) -> None:
     who = foreign_writer(folder)
     if who:
         fix = f"Only root may write there: chown root: and chmod go-w it, or choose another {option}"
-        raise TaskRefusedError(f"{folder} is not safe to use: {who}", fix)
+        raise RefusedError(f"{folder} is not safe to use: {who}", fix)
 
 
 @contextlib.contextmanager
@@ -249,7 +249,7 @@ def trusted(environment: Path, extra_ca: str) -> Iterator[dict[str, str]]:
     try:
         bundle = base.read_text() + "\n" + Path(extra_ca).read_text()
     except OSError as problem:
-        raise TaskRefusedError(
+        raise RefusedError(
             f"the certificates in {problem.filename} cannot be read ({problem.strerror})",
             "See pytorch_extra_ca",
         ) from None
@@ -276,12 +276,12 @@ class Interpreter:
 
 
 def ask_python(python: str) -> Interpreter:
-    """Raises TaskRefusedError where it does not run, or where others may change what root is to run."""
+    """Raises RefusedError where it does not run, or where others may change what root is to run."""
     path = shutil.which(python)
     who = foreign_writer(str(Path(path).absolute())) if path else None
     if who:
         fix = "Set pytorch_python to one that only root may change, such as the distribution's python3"
-        raise TaskRefusedError(f"{python} is not safe to run as root: {who}", fix)
+        raise RefusedError(f"{python} is not safe to run as root: {who}", fix)
     question = (
         "import sys, os, importlib.util as u;"
         "spec = u.find_spec('ensurepip');"
@@ -291,7 +291,5 @@ def ask_python(python: str) -> Interpreter:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as problem:
-        raise TaskRefusedError(
-            f"{python} does not run ({problem})", "Set pytorch_python to a Python of the node"
-        ) from None
+        raise RefusedError(f"{python} does not run ({problem})", "Set pytorch_python to a Python of the node") from None
     return Interpreter(*done.stdout.splitlines())

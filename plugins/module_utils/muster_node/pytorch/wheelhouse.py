@@ -16,7 +16,7 @@ from ansible.module_utils.muster.pytorch import lock as pytorch_lock
 from ansible.module_utils.muster.pytorch import pip as pip_words
 
 from ..tools import files
-from ..tools.result import TaskRefusedError
+from ..tools.result import RefusedError
 from ..tools.run import names
 from .resolving import Resolver, own_settings, take_over
 from .root import Interpreter, PytorchRoot, clean_environment, refuse_foreign, trusted
@@ -78,7 +78,7 @@ class Wheelhouse:
             """Return what pip said where it failed."""
             done = resolver.pip([*pip, "wheel", *DOWNLOAD, *kinds, *here, *where, *what], environment, settings)
             if done.code is None:
-                raise TaskRefusedError(f"pip does not run ({done.why})")
+                raise RefusedError(f"pip does not run ({done.why})")
             return done.text + done.aside if done.code else ""
 
         self.judge_folders()
@@ -140,13 +140,13 @@ class Wheelhouse:
 
     def _fail(self, said: str) -> NoReturn:
         why, fix = pip_words.explain_pip(said, self.request)
-        raise TaskRefusedError(why, fix, pip_output=said.splitlines())
+        raise RefusedError(why, fix, pip_output=said.splitlines())
 
     def judge_folders(self) -> None:
         """Refuse folders with packages that others may write, and those that are not there."""
         offline = self.params["offline_dir"]
         if offline and not Path(offline).is_dir():
-            raise TaskRefusedError(f"there is no folder {offline}", "See pytorch_offline_dir")
+            raise RefusedError(f"there is no folder {offline}", "See pytorch_offline_dir")
         local = [local_path(link) for link in self.params["find_links"]]
         for option, folders in (("pytorch_offline_dir", [offline]), ("pytorch_find_links", local)):
             for folder in filter(None, folders):
@@ -217,7 +217,7 @@ def local_path(link: str) -> str:
     if address.scheme == "file":
         return unquote(address.path)
     if not address.scheme and not link.startswith("/"):
-        raise TaskRefusedError(f"pytorch_find_links: {link} is neither an address nor the whole path of a folder")
+        raise RefusedError(f"pytorch_find_links: {link} is neither an address nor the whole path of a folder")
     return "" if address.scheme else link
 
 

@@ -31,7 +31,6 @@ Json = dict[str, Any]
 
 MOST_NAMED = 20
 NAMED = 200  # characters of a name
-NEW = f"{STORE}/new"
 
 
 def mode_of(file: ManifestFile) -> int:

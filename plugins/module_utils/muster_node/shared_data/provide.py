@@ -24,7 +24,7 @@ from ansible.module_utils.muster.verdict.commands import playbook, shell
 from ..packages.apt import install
 from ..tools import files, trust
 from ..tools.disk import disk_facts
-from ..tools.result import TaskRefusedError, diff, refuse
+from ..tools.result import RefusedError, diff, refuse
 from ..tools.run import failure, names, run
 from .mounted import mounted, silence
 
@@ -80,7 +80,7 @@ def act(plan: MountPlan, scratch: str) -> None:
         done = install(*plan.packages)
         if done.returncode:
             said = " ".join((done.stderr or done.stdout).split())[-300:]
-            raise TaskRefusedError(f"{', '.join(plan.packages)} cannot be installed: {said}")
+            raise RefusedError(f"{', '.join(plan.packages)} cannot be installed: {said}")
     for path in plan.stop:
         _end(path)
     for path in plan.remove:
@@ -109,7 +109,7 @@ def _end(path: str) -> None:
     if any(one.path == path and one.type != "autofs" for one in mounted()):
         failed = failure(("umount", path), run("umount", path, seconds=SYSTEMCTL_SECONDS))
         if failed:
-            raise TaskRefusedError(
+            raise RefusedError(
                 f"{path} is in use, and stays as it is ({failed})",
                 f"See who uses it: {shell('sudo fuser -vm {path}', path=path)}",
             )
@@ -119,7 +119,7 @@ def _end(path: str) -> None:
 def _must(*argv: str) -> None:
     failed = failure(argv, run(*argv, seconds=SYSTEMCTL_SECONDS))
     if failed:
-        raise TaskRefusedError(failed)
+        raise RefusedError(failed)
 
 
 def observe(mounts: Sequence[Mount], scratch: str) -> MountsState:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 class KernelLineKind(NamedTuple):
     """Lines of one kind, of which only so many are brought back: the newest of the same, and the newest of all.
 
-    pattern: its groups tell which lines are the same. each: at most so many of the same. most: of all together.
+    pattern: its groups tell which lines are the same; the first says what they are about. each: at most so many of the
+    same. most: of all together.
     """
 
     pattern: re.Pattern[str]
@@ -27,10 +28,16 @@ KINDS = {
     # By GPU, number and severity: 450 faults of an application leave room for the one that is fatal.
     "xid": _kind(r"NVRM: Xid \(PCI:([0-9a-f:.]+)[^)]*\): (\d+)(?:,.*?\b((?:non-?)?fatal)\b)?", each=2, most=400),
     "sxid": _kind(r"SXid \(PCI:([0-9a-f:.]+)\): (\d+), (Fatal|Non-fatal)", most=400),
-    "oom": _kind(r"out of memory: Killed process"),
-    "read_only": _kind(r"Remounting filesystem read-only|md/raid.*: Disk failure on \S+ .*failing array"),
-    "disk": _kind(r"I/O error,? (?:on )?dev(?:ice)? (\w+)|nvme (nvme\d+): .*(?:timeout, reset|Disabling)", most=200),
-    "hung": _kind(r"blocked for more than \d+ seconds|soft lockup|hard LOCKUP"),
+    "oom": _kind(r"out of memory: Killed process \d+ \((.+?)\)"),
+    "read_only": _kind(r"Remounting filesystem read-only|md/raid.*: Disk failure on (\S+) .*failing array"),
+    "disk": _kind(
+        r"I/O error,? (?:on )?dev(?:ice)? ((?!loop|sr\d|fd\d)\w+)|nvme (nvme\d+): .*(?:timeout, reset|Disabling)",
+        most=200,
+    ),
+    "hung": _kind(
+        r"task (\S+?):\d+ blocked for more than \d+ seconds|soft lockup - CPU#\d+ stuck for \d+s! \[(.+?):\d+\]"
+        r"|hard LOCKUP(?: on (cpu \d+))?"
+    ),
     "machine_check": _kind(r"\[Hardware Error\]|Machine check events logged|EDAC .*\bUE\b"),
     "aer_uncorrected": _kind(r"AER: .*Uncorrect|PCIe Bus Error: severity=Uncorrect"),
     "aer_corrected": _kind(r"AER: .*Corrected|PCIe Bus Error: severity=Corrected"),
@@ -38,8 +45,8 @@ KINDS = {
     "module_hot": _kind(r"Port module event.*High Temperature"),
     "conntrack": _kind(r"nf_conntrack: .*table full"),
     "nccl": _kind(r"segfault at .* in libnccl"),
-    "nfs": _kind(r"nfs: server (\S+) (?:not responding|OK)", each=4, most=200),
-    "link": _kind(r"(?:^| )(\S+?): .*(?:Link is (?:Up|Down)|link (?:up|down)|lost carrier|Lost Link)", most=400),
+    "nfs": _kind(r"nfs: server (\S+) (not responding|OK)", each=4, most=200),
+    "link": _kind(r"(?:^| )(\S+?): .*(?:Link is Up|link up|(Link is Down|link down|lost carrier|Lost Link))", most=400),
 }
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 
-class TaskRefusedError(Exception):
+class RefusedError(Exception):
     """What stands in the way and what to do about it, as one sentence without its full stop.
 
     more: parts of the module's result that go with it.
@@ -22,13 +22,13 @@ class TaskRefusedError(Exception):
 
 
 def refuse(problems: Sequence[str], differences: Sequence[str] = (), fix: str = "", **more: Any) -> None:
-    """Raise TaskRefusedError if there is anything wrong.
+    """Raise RefusedError if there is anything wrong.
 
     problems: what is not ours to fix. differences: what a module finds that only verifies; `fix` says how to have them
     put right, and helps nobody as long as there are problems.
     """
     if problems or differences:
-        raise TaskRefusedError("; ".join([*problems, *differences]), "" if problems else fix, **more)
+        raise RefusedError("; ".join([*problems, *differences]), "" if problems else fix, **more)
 
 
 def diff(name: str, before: str, after: str) -> dict[str, str]:
@@ -58,7 +58,7 @@ def one_sentence(
     begin = module.params[node]
     try:
         yield
-    except TaskRefusedError as refused:
+    except RefusedError as refused:
         module.fail_json(msg=f"{begin}: {refused}.", **refused.more)
     except refusals as refused:
         module.fail_json(msg=f"{begin}: {refused}.")

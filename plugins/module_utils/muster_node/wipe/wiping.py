@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.muster.members.wiping import SeenTree, WipeAccountState, WipeFileState, WipeState, paths_above
 from ansible.module_utils.muster.upgrade.seen import read as read_work
 
+from ..programs import at_work
 from ..tools import files, process, trees
-from ..tools.result import TaskRefusedError
+from ..tools.result import RefusedError
 from ..tools.run import failure, run
 from ..tools.trust import foreign_writer
-from ..upgrade import at_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -141,4 +141,4 @@ def _remove_empty(paths: Sequence[str]) -> None:
 def _must(*argv: str) -> None:
     done = run(*argv, seconds=ACT_SECONDS)
     if done.code != 0:
-        raise TaskRefusedError(failure(list(argv), done))
+        raise RefusedError(failure(list(argv), done))

@@ -18,7 +18,7 @@ from ansible.module_utils.muster.workbench.files import is_kernel
 from ansible.module_utils.muster.workbench.plan import Python, WorkbenchRequest, WorkbenchState, make_plan
 
 from ..tools import files, trust
-from ..tools.result import TaskRefusedError, diff, refuse
+from ..tools.result import RefusedError, diff, refuse
 from ..tools.run import names, run
 from . import notebook
 
@@ -42,9 +42,7 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     request = request_of(params)
     foreign = trust.foreign_writer(request.root)
     if foreign:
-        raise TaskRefusedError(
-            f"{request.root} is not safe to use: {foreign}", "Set workbench_root to a folder of root's"
-        )
+        raise RefusedError(f"{request.root} is not safe to use: {foreign}", "Set workbench_root to a folder of root's")
     plan = make_plan(request, observe(request))
     refuse((), plan.differences if params["mode"] == "verify" else (), FIX)
     shown = [diff(path, files.text(path) or "", text or "") for path, text in plan.files.items()]
@@ -57,7 +55,7 @@ def act(plan: WorkbenchPlan, request: WorkbenchRequest) -> None:
     for name in plan.stop:
         said = notebook.as_owner(pwd.getpwnam(name), "stop", {"users_root": request.users_root})
         if said.get("error"):
-            raise TaskRefusedError(
+            raise RefusedError(
                 f"the notebook of {name} was not ended. Its account reports: {quote(str(said['error']))}"
             )
     if request.present:

@@ -59,7 +59,7 @@ class NodeReports:
         report.errors.update(look["errors"])
         report.disk = look["disk"]
         for note in look["notes"]:
-            self.note(f"{answer.node}: {note}")
+            self.note(f"{answer.node}: {note.line}")
         self.take_logs(answer)
 
     @contextmanager

@@ -90,7 +90,7 @@ class Stopping:
                 continue
             last: LastLook = answer.data
             if not last["clean"]:
-                left[name] = Left(last["error"], last["leftovers"])
+                left[name] = Left(last["error"].line, last["leftovers"])
             if more_logs(last):
                 incomplete.add(name)
             with self.reports.contained(name):

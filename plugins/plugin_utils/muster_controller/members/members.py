@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MEMBERS = NodeProgram("members")
 
 
-class ClusterMembers:
+class Members:
     """The nodes of the inventory with their variables, and how they are reached."""
 
     def __init__(self, action: ControllerAction, task_vars: Mapping[str, Any]) -> None:
@@ -78,7 +78,7 @@ def quarantine_entry(reason: str, *, automatic: bool = False) -> dict[str, Any]:
     return quarantine.entry(reason, by, time.strftime(SINCE, time.gmtime()), automatic=automatic)
 
 
-def quarantine_variables(reason: str) -> dict[str, Any]:
+def quarantined(reason: str) -> dict[str, Any]:
     """The same, as variables of the node."""
     return {OPTION: quarantine_entry(reason)}
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ansible.parsing.dataloader import DataLoader
 
-    from muster.onboard.request import NodeToOnboard
+    from muster.onboard.request import NewNode
 
 LONGEST = 300  # characters of a reason
 
@@ -57,7 +57,7 @@ class Onboarding:
         """Write down why nodes were not accepted; who asks once more gets the same answer."""
         if self.ended is None and self.nodes:
             reasons = {
-                name: members.quarantine_variables((REFUSED + own["why"])[:LONGEST])
+                name: members.quarantined((REFUSED + own["why"])[:LONGEST])
                 for name, own in self.nodes.items()
                 if own.get("written") and not own.get("accepted") and own.get("why")
             }
@@ -81,7 +81,7 @@ def ranks(inventories: Sequence[str], loader: DataLoader) -> dict[str, int]:
     return {name: number for number, name in enumerate(taking_part)}
 
 
-def asked(options: Mapping[str, Any]) -> tuple[list[NodeToOnboard], list[str]]:
+def asked(options: Mapping[str, Any]) -> tuple[list[NewNode], list[str]]:
     """The nodes, and what is wrong with the request. options: node, address, host_key, gpus, nodes, nodes_file and
     ssh_config, as the modules onboard_request and import_inventory document them."""
     config = options["ssh_config"]
@@ -101,7 +101,7 @@ def asked(options: Mapping[str, Any]) -> tuple[list[NodeToOnboard], list[str]]:
         own, plain = (settings(config, host) for host in (one.name, newcomers.NOWHERE))
         problems += request.problems_of_ssh(one, own)
         address, variables = request.of_ssh(own, plain)
-        nodes.append(request.NodeToOnboard(one.name, address, {**variables, **one.variables}, one.where))
+        nodes.append(request.NewNode(one.name, address, {**variables, **one.variables}, one.where))
     return nodes, problems
 
 

@@ -6,9 +6,10 @@ decided by muster/net_probe/schedule.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from muster.net_probe import quality, schedule
+from muster.verdict.reading import Limits, read_one
 
 from .program import NodeProgram
 
@@ -90,17 +91,17 @@ def good_ports(ports: Mapping[int, str]) -> list[int]:
     return [port for port, outcome in ports.items() if outcome == "ok"]
 
 
+Rate = Annotated[float | None, Limits(least=0, instead=None)]
+
+
+class Rates(TypedDict):
+    """bit/s on the way to a peer, and back."""
+
+    there: Rate
+    back: Rate
+
+
 def read_pairs(data: Any, peers: list[str]) -> list[tuple[str, float | None, float | None]]:
     """What `pair` answered of these peers, as far as it is of use: (peer, bit/s there, bit/s back)."""
-    seen = data.get("pairs") if isinstance(data, dict) else None
-    if not isinstance(seen, dict):
-        return []
-    entries = [(peer, seen.get(peer)) for peer in peers]
-    return [
-        (peer, rate(entry.get("there")), rate(entry.get("back"))) for peer, entry in entries if isinstance(entry, dict)
-    ]
-
-
-def rate(value: Any) -> float | None:
-    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
-    return float(value) if usable else None
+    pairs = (read_one(dict[str, Rates], data.get("pairs")) if isinstance(data, dict) else None) or {}
+    return [(peer, pairs[peer]["there"], pairs[peer]["back"]) for peer in peers if peer in pairs]

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from muster.firewall.model import FirewallRequestError
+from muster.firewall.model import FirewallError
 from muster.network import ssh_mesh
 from muster.road import looks as road
 from muster_controller.drift import installed
@@ -185,7 +185,7 @@ class RoleLooks:
         try:
             request = firewall_look.request_of(self.task_vars, self.templar, self.loader, name, self.addresses, options)
             return firewall_look.to_do(request, firewall_look.read_look(seen), options["mode"])
-        except FirewallRequestError as problem:
+        except FirewallError as problem:
             return [str(problem)], []
 
     def _judge_mesh(self, judged: RoleDecisions, look: RoleLook, seen: Mapping[str, Json]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from answering_nodes import AnsweringNodes
 from launch_shapes import a_plan
 from muster.launch.outcome import Left
+from muster.verdict.printable import ForeignText
 from muster.verdict.redaction import Redaction
 from muster_controller.artifacts.keeping import Keeping
 from muster_controller.launch.logs import LogBook
@@ -37,7 +38,7 @@ def last(**differing: Any) -> dict[str, Any]:
         "disk": {"path": "/run", "free": 1, "total": 2, "inodes_free": 3, "read_only": False},
         "notes": [],
         "clock": 3.0,
-        "error": "",
+        "error": ForeignText(""),
         "leftovers": [],
         "clean": True,
         **part(0, "end\n"),

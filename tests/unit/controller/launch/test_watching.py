@@ -186,7 +186,7 @@ def test_answers_of_no_use_end_nothing(leased: Supervised) -> None:
         f"node1: {what} that it reports is of no use, and left out" for what in ("the result", "a rank", "a log")
     ]
     assert record.unseen == ["node2"]
-    assert record.reports[1].lost_why == "unit_before is no object"
+    assert record.reports[1].lost_why == "unit_before: expected an object, got 7"
 
 
 def test_interrupted_again_while_it_is_ended(leased: Supervised, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from muster_controller.launch.elsewhere import Heard
 from muster_controller.members import members
-from muster_controller.members.members import ClusterMembers
+from muster_controller.members.members import Members
 
 
 def job(launch_id: str, nodes: list[str], *, over: bool = False, **more: Any) -> dict[str, Any]:
@@ -25,8 +25,8 @@ def job(launch_id: str, nodes: list[str], *, over: bool = False, **more: Any) ->
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> ClusterMembers:
-    found = ClusterMembers.__new__(ClusterMembers)
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Members:
+    found = Members.__new__(Members)
     found.action = found.task_vars = cast("Any", {})  # no connection is made
     own = {
         "cluster_run_root": "/r",
@@ -45,7 +45,7 @@ def heard(monkeypatch: pytest.MonkeyPatch, said: dict[str, list[dict[str, Any]]]
     monkeypatch.setattr(members, "ask", lambda *_: Heard({}, answers, silent))
 
 
-def test_one_with_a_dead_node_is_seen_from_the_others(cluster: ClusterMembers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_with_a_dead_node_is_seen_from_the_others(cluster: Members, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [job("20261124-101010-aaaa", ["node1", "node3"]), job("20261124-101010-bbbb", ["node1", "node2"])]
     heard(monkeypatch, {"node1": jobs}, {"node3": "timed out"})
     running, found = cluster.launches(["node1", "node3"], ["node3"])
@@ -53,16 +53,14 @@ def test_one_with_a_dead_node_is_seen_from_the_others(cluster: ClusterMembers, m
     assert found.silent == {"node3": "timed out"}
 
 
-def test_what_is_over_or_hidden_elsewhere_is_told_apart(
-    cluster: ClusterMembers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_over_or_hidden_elsewhere_is_told_apart(cluster: Members, monkeypatch: pytest.MonkeyPatch) -> None:
     over = job("20261124-101010-aaaa", ["node3"], over=True)
     hidden = job("20261124-101010-bbbb", [], by="")
     heard(monkeypatch, {"node3": [over, hidden]}, {})
     assert list(cluster.launches(["node3"], ["node3"])[0]) == ["20261124-101010-bbbb"]
 
 
-def test_who_takes_part_afterwards(cluster: ClusterMembers) -> None:
+def test_who_takes_part_afterwards(cluster: Members) -> None:
     assert cluster.taking_part() == ["node1", "node3"]
     assert cluster.taking_part(without=["node1"]) == ["node3"]
     assert cluster.taking_part(again=["node2"]) == ["node1", "node2", "node3"]

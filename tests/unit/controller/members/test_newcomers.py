@@ -171,7 +171,7 @@ def test_ranks_are_those_of_the_files_as_they_are_now(world: World) -> None:
 
 
 def test_a_quarantine_says_who_and_since_when() -> None:
-    entry = members.quarantine_variables("a  fan\n")["cluster_quarantined"]
+    entry = members.quarantined("a  fan\n")["cluster_quarantined"]
     assert entry["reason"] == "a fan"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", entry["since"])
     assert "automatic" not in entry

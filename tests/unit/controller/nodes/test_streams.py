@@ -9,7 +9,7 @@ import pytest
 from answering_nodes import AnsweringNodes
 from muster.net_probe.cluster import Cluster
 from muster.net_probe.links import Link, Node
-from muster_controller.nodes.streams import LONGER, MOMENT, Streams, good_ports, rate, read_pairs
+from muster_controller.nodes.streams import LONGER, MOMENT, Streams, good_ports, read_pairs
 
 SERVED: dict[str, dict[str, Any]] = {
     "node1": {"port": 29500, "ephemeral": [40001], "interfaces": {}, "physical": []},
@@ -90,7 +90,8 @@ def test_what_is_no_answer_is_none(data: Any) -> None:
     [(5, 5.0), (0, 0.0), (2.5, 2.5), (-1, None), (float("inf"), None), (float("nan"), None), (True, None), ("5", None)],
 )
 def test_a_rate_is_a_number_of_bits(value: Any, usable: float | None) -> None:
-    assert rate(value) == usable
+    data = {"pairs": {"node2": {"there": value, "back": None}}}
+    assert read_pairs(data, ["node2"]) == [("node2", usable, None)]
 
 
 def test_a_port_is_good_where_the_call_came_through() -> None:

@@ -73,7 +73,7 @@ class Cluster:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lock = folder / "pytorch.lock.txt"
         self.sharing = Sharing()
-        monkeypatch.setattr(environment_steps, "places", lambda *_: {})
+        monkeypatch.setattr(environment_steps, "environment_places", lambda *_: {})
         monkeypatch.setattr(EnvironmentSteps, "_sharing", lambda *_: self.sharing)
         monkeypatch.setattr(EnvironmentSteps, "_without_folder", lambda _, names: names)
         monkeypatch.setattr(EnvironmentSteps, "_asks", lambda _: [ASK])

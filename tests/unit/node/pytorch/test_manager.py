@@ -9,7 +9,7 @@ import pytest
 from ansible.module_utils.muster.pytorch.plan import EnvironmentPlan, Observed
 from ansible.module_utils.muster.pytorch.request import make_request
 from ansible.module_utils.muster_node.pytorch.manager import EnvironmentManager
-from ansible.module_utils.muster_node.tools.result import TaskRefusedError
+from ansible.module_utils.muster_node.tools.result import RefusedError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +77,7 @@ def test_an_environment_that_cannot_be_used_is_not_switched_to_and_was_made_all_
     tmp_path: Path, plan: EnvironmentPlan, done: list[str], *, changed: bool
 ) -> None:
     folder = Folder(tmp_path)
-    with pytest.raises(TaskRefusedError, match=r"^PyTorch cannot be used: No module named torch\. ") as refused:
+    with pytest.raises(RefusedError, match=r"^PyTorch cannot be used: No module named torch\. ") as refused:
         manager(folder, plan).provide()
     assert (refused.value.more["changed"], folder.done) == (changed, done)
     assert [finding["id"] for finding in refused.value.more["findings"]] == ["torch.import"]
@@ -91,9 +91,7 @@ def test_when_the_link_goes_to_what_is_new(tmp_path: Path, switch: str, done: li
     plan = EnvironmentPlan("new", switch=True, retire=("older",))
     made = manager(folder, plan, switch=switch)
     if done is None:
-        with pytest.raises(
-            TaskRefusedError, match=r"^a process uses old, so .*/current still leads there\. Wait for it"
-        ):
+        with pytest.raises(RefusedError, match=r"^a process uses old, so .*/current still leads there\. Wait for it"):
             made._switch(plan, Observed(current="old"))
     else:
         made._switch(plan, Observed(current="old"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible.module_utils.muster_node.pytorch import root as pytorch_root
 from ansible.module_utils.muster_node.pytorch.root import LookedAs, PytorchRoot, ask_python
-from ansible.module_utils.muster_node.tools.result import TaskRefusedError
+from ansible.module_utils.muster_node.tools.result import RefusedError
 
 from waiting import until
 
@@ -103,7 +103,7 @@ def test_a_python_that_others_may_change_is_not_run_by_root(tmp_path: Path) -> N
     link.symlink_to(python)
     home.chmod(0o777)
     for path in (python, link):
-        with pytest.raises(TaskRefusedError) as refused:
+        with pytest.raises(RefusedError) as refused:
             ask_python(str(path))
         sentence, _, fix = str(refused.value).partition(". ")
         assert sentence == f"{path} is not safe to run as root: everybody may write in {home}"

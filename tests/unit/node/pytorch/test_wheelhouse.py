@@ -9,7 +9,7 @@ import pytest
 from ansible.module_utils.muster.pytorch.pip import PYTORCH_WHEELS
 from ansible.module_utils.muster.pytorch.request import make_request
 from ansible.module_utils.muster_node.pytorch import wheelhouse
-from ansible.module_utils.muster_node.tools.result import TaskRefusedError
+from ansible.module_utils.muster_node.tools.result import RefusedError
 from ansible.module_utils.muster_node.tools.run import CommandResult
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def test_what_is_built_does_not_see_the_passwords_of_root(tmp_path: Path, monkey
 
 
 def test_pip_that_does_not_run_is_an_answer(tmp_path: Path) -> None:
-    with pytest.raises(TaskRefusedError, match="pip does not run \\(systemd-run is not there\\)"):
+    with pytest.raises(RefusedError, match="pip does not run \\(systemd-run is not there\\)"):
         asked(tmp_path, Pip(CommandResult("", "systemd-run is not there", missing=True)))
 
 
@@ -77,10 +77,10 @@ def test_a_folder_that_others_may_write_is_refused_however_its_address_is_writte
         (tmp_path / name).mkdir()
         (tmp_path / name).chmod(0o777)
     (tmp_path / "wheels/page.html").touch()
-    with pytest.raises(TaskRefusedError, match="everybody may write in"):
+    with pytest.raises(RefusedError, match="everybody may write in"):
         asked(tmp_path, Pip(), find_links=[address.format(tmp_path / "wheels")])
 
 
 def test_a_folder_is_named_by_its_whole_path(tmp_path: Path) -> None:
-    with pytest.raises(TaskRefusedError, match="pytorch_find_links: wheels is neither an address nor the whole path"):
+    with pytest.raises(RefusedError, match="pytorch_find_links: wheels is neither an address nor the whole path"):
         asked(tmp_path, Pip(), find_links=["wheels"])

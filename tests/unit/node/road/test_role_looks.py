@@ -108,7 +108,7 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any],
     monkeypatch.setattr(role_looks, "RememberingRoot", root)
     monkeypatch.setattr(role_looks.LookedAs, "choose", lambda user: f"as {user}")
     monkeypatch.setattr(
-        role_looks, "Manager", lambda *_, check: SimpleNamespace(look=lambda: {**found, "notes": [check]})
+        role_looks, "EnvironmentManager", lambda *_, check: SimpleNamespace(look=lambda: {**found, "notes": [check]})
     )
     monkeypatch.setattr(role_looks, "verify", lambda *_: None)
     assert seen("pytorch_env") == {"why": why, "warnings": [True], "wrong": "torn"}
@@ -131,7 +131,7 @@ def test_the_mesh(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], why: l
     monkeypatch.setattr(role_looks.mesh_key, "warnings", lambda _options, overridden: overridden)
     monkeypatch.setattr(role_looks.pwd, "getpwnam", lambda user: f"{user}'s")
     monkeypatch.setattr(role_looks.mesh_files, "acting_as", nullcontext)
-    monkeypatch.setattr(role_looks.mesh_files, "Folder", lambda entry: SimpleNamespace(texts=lambda: {"of": entry}))
+    monkeypatch.setattr(role_looks.mesh_files, "SshFolder", lambda entry: SimpleNamespace(texts=lambda: {"of": entry}))
     monkeypatch.setattr(role_looks.mesh_ways, "ways", lambda *given: list(given))
     monkeypatch.setattr(role_looks.mesh_logins, "remembered", lambda path: {"in": path})
 

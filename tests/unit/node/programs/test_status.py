@@ -7,7 +7,7 @@ import platform
 from typing import TYPE_CHECKING
 
 from muster_node.launch import computing
-from muster_node.status import look
+from muster_node.programs import status
 from muster_node.tools.run import CommandResult
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def says(monkeypatch: pytest.MonkeyPatch, gpus: CommandResult, apps: CommandResu
 
 def test_gpus_and_who_computes_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
     says(monkeypatch, CommandResult(GPUS, code=0), CommandResult(f"GPU-bb, {os.getpid()}\nGPU-zz, 1\n", code=0))
-    seen = look.gpu_facts(2.0)
+    seen = status.gpu_facts(2.0)
     assert [(one["index"], one["used"], one["busy"]) for one in seen["gpus"]] == [("0", "4", "0"), ("1", "40960", "97")]
     assert seen["devices"] == 2
     assert list(seen["computing"]) == ["gpu-1"]
@@ -37,7 +37,7 @@ def test_gpus_and_who_computes_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_that_hangs_is_said_and_lists_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     late = CommandResult("", "nvidia-smi did not answer within 2 s", late=True)
     says(monkeypatch, late, late)
-    seen = look.gpu_facts(2.0)
+    seen = status.gpu_facts(2.0)
     assert (seen["gpus"], seen["why"]) == ([], "nvidia-smi did not answer within 2 s")
 
 
@@ -45,7 +45,7 @@ def test_the_whole_look(tmp_path: Path) -> None:
     torch = tmp_path / "lib/python3.11/site-packages/torch"
     torch.mkdir(parents=True)
     (torch / "version.py").write_text("__version__ = '2.13.0+cu130'\ncuda: str | None = '13.0'\n")
-    seen = look.look({"environment": str(tmp_path), "run_root": str(tmp_path), "seconds": 1.0})
+    seen = status.look({"environment": str(tmp_path), "run_root": str(tmp_path), "seconds": 1.0})
     assert seen["torch"] == {"version": "2.13.0+cu130", "cuda": "13.0", "why": ""}
     assert seen["kernel"] == platform.release()
     assert seen["disk"]["path"] == str(tmp_path)
@@ -53,4 +53,4 @@ def test_the_whole_look(tmp_path: Path) -> None:
 
 
 def test_no_environment_is_said(tmp_path: Path) -> None:
-    assert look.torch_facts(str(tmp_path))["why"] == f"there is no PyTorch in {tmp_path}"
+    assert status.torch_facts(str(tmp_path))["why"] == f"there is no PyTorch in {tmp_path}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from muster_node.programs.at_work import is_at_work
 from muster_node.tools import process
-from muster_node.upgrade.at_work import is_at_work
 
 
 @pytest.mark.parametrize(

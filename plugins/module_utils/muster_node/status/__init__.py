@@ -1,1 +1,0 @@
-"""What a node says of itself for the one screen of the cluster."""

@@ -1,1 +1,0 @@
-"""Who is at work on a node, and which environment it has."""
