@@ -31,14 +31,13 @@ from muster_controller.nodes.connection import connect
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.interruption import Interruption
 from muster_controller.playbook.screens import Screens, size
-from muster_controller.playbook.variables import load_roles, read_node
+from muster_controller.playbook.variables import load_roles, read_values
 from muster_controller.status.status_looks import Looks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from muster.status.judge import ClusterStatus
-    from muster_controller.playbook.variables import Roles
 
 MOST_VERBOSE = 2  # with more, Ansible's ssh shows what nodes answer
 READ = (
@@ -74,7 +73,7 @@ class ActionModule(ControllerAction):
                 "There is no node to look at: gpu_nodes is empty, or --limit leaves all of them out."
             )
         roles = load_roles(self._loader, "cluster", "pytorch")
-        values = {name: self.values_of(name, roles) for name in known}
+        values = {name: read_values(self.task_vars, self._templar, roles, name, READ) for name in known}
         first = values[known[0]]
         self.folder = Path(first["cluster_artifacts_dir"], first["cluster_name"])
         self.nodes = nodes_of(values)
@@ -88,12 +87,6 @@ class ActionModule(ControllerAction):
         finally:
             looks.close()
         return self.result(seen)
-
-    def values_of(self, name: str, roles: Roles) -> dict[str, Any]:
-        reading = read_node(self.task_vars, self._templar, roles, name, READ)
-        for variable, error in reading.errors.items():
-            raise AnsibleActionFail(f"{name}: {variable} {error}.")
-        return reading.values
 
     # ------------------------------------------------------------ looking
 

@@ -24,7 +24,7 @@ from muster.verdict.words import few, gigabytes, plural
 from muster_controller.nodes.connection import connect
 from muster_controller.nodes.messages import Messages
 from muster_controller.playbook.action import NOBODY_REACHED, ControllerAction, Options
-from muster_controller.playbook.variables import load_roles, read_node
+from muster_controller.playbook.variables import load_roles, read_values
 from muster_controller.shared_data import data_source
 from muster_controller.shared_data.data_copy import PROGRAM, DataCopy
 from muster_controller.shared_data.data_source import SourceError
@@ -59,7 +59,7 @@ class ActionModule(ControllerAction):
         if problems or not alive:
             raise AnsibleActionFail("\n".join(problems) or NOBODY_REACHED)
         roles = load_roles(self._loader, "cluster", "firewall")
-        values = {name: self._variables(roles, name) for name in alive}
+        values = {name: read_values(self.task_vars, self._templar, roles, name, VARIABLES) for name in alive}
         first = values[alive[0]]
         kept = Path(first["cluster_artifacts_dir"], first["cluster_name"], FOLDER)
         messages = Messages({name: connect(self, name, self.task_vars) for name in alive}, PROGRAM)
@@ -153,12 +153,6 @@ class ActionModule(ControllerAction):
     @staticmethod
     def _lines(sentences: Mapping[str, Sequence[str]]) -> list[str]:
         return [f"{name}: {each}." for name, found in sentences.items() for each in found]
-
-    def _variables(self, roles: Any, name: str) -> dict[str, Any]:
-        reading = read_node(self.task_vars, self._templar, roles, name, VARIABLES)
-        for variable, error in reading.errors.items():
-            raise AnsibleActionFail(f"{name}: {variable} {error}.")
-        return reading.values
 
     def _shown(self, line: str) -> None:
         self._display.display(f"  {line}")

@@ -21,7 +21,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.errors import AnsibleActionFail
 
 from muster.gpu_stack.model import StackNodeFacts, StackRequest
 from muster.gpu_stack.packages import PARTS, RDMA, doca, needed, parts_of, repository
@@ -37,7 +37,7 @@ from muster_controller.gpu_stack.rdma import OPTIONS as RDMA_OPTIONS
 from muster_controller.gpu_stack.rdma import part_of, table
 from muster_controller.packages.sources import mirrors_table
 from muster_controller.playbook.action import ControllerAction, Options
-from muster_controller.playbook.variables import controller_file, load_roles, project_root, read_node, registered
+from muster_controller.playbook.variables import controller_file, load_roles, project_root, read_values, registered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,16 +121,14 @@ class ActionModule(ControllerAction):
         self._values: dict[str, dict[str, Any]] = {}
         self._facts: dict[str, Any] = {}
         for name in task_vars["groups"]["gpu_nodes"]:
-            reading = read_node(task_vars, self._templar, roles, name, (*OF_THE_CLUSTER, *OF_A_NODE))
-            for variable, error in reading.errors.items():
-                raise AnsibleError(f"{name}: {variable} {error}.")
-            self._values[name] = reading.values
+            values = read_values(task_vars, self._templar, roles, name, (*OF_THE_CLUSTER, *OF_A_NODE))
+            self._values[name] = values
             self._facts[name] = registered(task_vars, name, looks).get("facts")
-            node = seen(name, reading.values, self._facts[name])
+            node = seen(name, values, self._facts[name])
             # One that was left out, or did not answer, says nothing of its GPUs unless the inventory does.
             if node.looked or node.model or not looks:
                 nodes.append(node)
-        return nodes, reading.values
+        return nodes, values
 
     def _rdma(self, trains: Mapping[str, bool]) -> dict[str, RdmaPart]:
         names = table(self._loader)

@@ -20,12 +20,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.errors import AnsibleActionFail
 
 from muster.launch.plan import NodeSpec, PlanError, chosen_backend, participants
 from muster.packages import unencrypted
 from muster_controller.playbook.action import ControllerAction, Options
-from muster_controller.playbook.variables import load_roles, read_node
+from muster_controller.playbook.variables import load_roles, read_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,10 +56,7 @@ class ActionModule(ControllerAction):
         roles = load_roles(self._loader, "cluster", "pytorch", "firewall")
         nodes: dict[str, dict[str, Any]] = {}
         for name in task_vars["groups"].get("gpu_nodes", []):
-            reading = read_node(task_vars, self._templar, roles, name, REQUESTED)
-            for variable, error in reading.errors.items():
-                raise AnsibleError(f"{name}: {variable} {error}.")
-            nodes[name] = reading.values
+            nodes[name] = read_values(task_vars, self._templar, roles, name, REQUESTED)
         cluster = next(iter(nodes.values()), {})
         specs = [NodeSpec.read(name, own) for name, own in nodes.items()]
         only = self.options["nodes"]

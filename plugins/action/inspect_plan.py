@@ -14,13 +14,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ansible.errors import AnsibleError
-
 from muster.inspect.gpus import UNSET
 from muster.pytorch.environments import existing
 from muster_controller.gpu_stack.rdma import OPTIONS as RDMA_OPTIONS
 from muster_controller.playbook.action import ControllerAction, Options
-from muster_controller.playbook.variables import load_roles, project_root, read_node
+from muster_controller.playbook.variables import load_roles, project_root, read_values
 
 REQUESTED = (
     *("cluster_name", "cluster_artifacts_dir", "cluster_address", "cluster_interface", "cluster_gpus", "cluster_user"),
@@ -40,11 +38,9 @@ class ActionModule(ControllerAction):
         roles = load_roles(self._loader)
         requests = {}
         for name in self.task_vars["groups"]["gpu_nodes"]:
-            reading = read_node(self.task_vars, self._templar, roles, name, REQUESTED)
-            for variable, error in reading.errors.items():
-                raise AnsibleError(f"{name}: {variable} {error}.")
+            values = read_values(self.task_vars, self._templar, roles, name, REQUESTED)
             given = self.task_vars["hostvars"].raw_get(name)
-            requests[name] = {**reading.values, UNSET: "cluster_gpus" not in given}
+            requests[name] = {**values, UNSET: "cluster_gpus" not in given}
         platforms = self._loader.load_from_file(str(project_root() / "roles/cluster/vars/main.yml"))
         return {
             "requests": requests,

@@ -6,7 +6,7 @@ import queue
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..playbook.aside import Aside
+from muster_controller.playbook.aside import Aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable

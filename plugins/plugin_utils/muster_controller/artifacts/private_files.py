@@ -1,7 +1,7 @@
 """Files that the controller keeps of a run, artifacts/<cluster>/<run>/: for the eyes of the one who ran it alone.
 
-They hold what nodes and training scripts printed. So whatever the umask, folders are 0700 and files 0600, also the missing
-folders above them.
+They hold what nodes and training scripts printed. So whatever the umask, folders are 0700 and files 0600, also the
+missing folders above them.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.errors import AnsibleError
 
 from muster.packages.mirrors import CUSTOM, UPSTREAM, MirrorError, MirrorsRequest, proxy_environment, resolve
-from muster_controller.playbook.variables import load_roles, project_root, read_node, value_of_nodes
+from muster_controller.playbook.variables import load_roles, project_root, read_values, value_of_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,10 +29,7 @@ def mirrors_table(loader: DataLoader) -> Mapping[str, Any]:
 
 def node_request(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, Any]:
     """Return the options about package sources that the inventory sets for this host, defaults applied."""
-    reading = read_node(task_vars, templar, load_roles(loader, "cluster"), host, _OPTIONS)
-    for name, error in reading.errors.items():
-        raise AnsibleError(f"{host}: {name} {error}.")
-    return reading.values
+    return read_values(task_vars, templar, load_roles(loader, "cluster"), host, _OPTIONS)
 
 
 def pip_mirror(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, str]:

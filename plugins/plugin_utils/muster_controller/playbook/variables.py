@@ -75,22 +75,13 @@ def _declared(specs: Path) -> dict[str, Option]:
 def node_variables(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, Any]:
     """Return every cluster_* variable of the host, defaults applied, templated, and of its declared type."""
     roles = load_roles(loader, "cluster")
-    reading = read_node(task_vars, templar, roles, host, roles.options)
-    for name, error in reading.errors.items():
-        raise AnsibleError(f"{host}: {name} {error}.")
-    return reading.values
+    return read_values(task_vars, templar, roles, host, roles.options)
 
 
 def value_of_nodes(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, name: str) -> dict[str, Any]:
     """Return one cluster_* variable of every node. Reading all of them for each of many nodes takes minutes."""
     roles = load_roles(loader, "cluster")
-    values = {}
-    for host in staying(task_vars, templar):
-        reading = read_node(task_vars, templar, roles, host, [name])
-        if name in reading.errors:
-            raise AnsibleError(f"{host}: {name} {reading.errors[name]}.")
-        values[host] = reading.values[name]
-    return values
+    return {host: read_values(task_vars, templar, roles, host, [name])[name] for host in staying(task_vars, templar)}
 
 
 def staying(task_vars: Mapping[str, Any], templar: Templar) -> list[str]:
@@ -110,6 +101,16 @@ def registered(task_vars: Mapping[str, Any], host: str, name: str) -> Mapping[st
     if "nodes" in result:
         result = result["nodes"].get(host) or known.get(f"{name}_alone", {})
     return result
+
+
+def read_values(
+    task_vars: Mapping[str, Any], templar: Templar, roles: Roles, host: str, names: Iterable[str]
+) -> dict[str, Any]:
+    """Return what read_node reads. Raises AnsibleError for a value that is wrong."""
+    reading = read_node(task_vars, templar, roles, host, names)
+    for name, error in reading.errors.items():
+        raise AnsibleError(f"{host}: {name} {error}.")
+    return reading.values
 
 
 def read_node(

@@ -23,7 +23,7 @@ from muster.pytorch.wheels import WheelNeed, downloader, holders
 from muster_controller.nodes.connection import connect
 from muster_controller.nodes.distribution import PROGRAM
 from muster_controller.nodes.messages import Messages
-from muster_controller.playbook.variables import load_roles, read_node, registered
+from muster_controller.playbook.variables import load_roles, read_values, registered
 
 from .environments import environment_places, may_be_reviewed, read, sections
 from .lock_file import REVIEWED, LockFile, LockText, reviewed
@@ -137,10 +137,8 @@ class EnvironmentSteps:
         return [name for name in names if name == self.node or not values[name]["pytorch_offline_dir"]]
 
     def _read(self, name: str, variables: tuple[str, ...], *roles: str) -> dict[str, Any]:
-        reading = read_node(self.vars, self.action._templar, load_roles(self.action._loader, *roles), name, variables)
-        for variable, error in reading.errors.items():
-            raise AnsibleActionFail(f"{name}: {variable} {error}.")
-        return reading.values
+        known = load_roles(self.action._loader, *roles)
+        return read_values(self.vars, self.action._templar, known, name, variables)
 
     def _shown(self, line: str) -> None:
         self.action._display.display(f"  {line}")

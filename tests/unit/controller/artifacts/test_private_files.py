@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster_controller.artifacts.private_files import append
-from muster_controller.artifacts.runs import write_json
-from muster_controller.artifacts.runs import open_run
+from muster_controller.artifacts.runs import open_run, write_json
 from muster_controller.report.page import rewrite_page, write_page
 
 if TYPE_CHECKING:

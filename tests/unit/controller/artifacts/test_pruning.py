@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster_controller.artifacts.private_files import point_latest
-from muster_controller.artifacts.runs import write_json
 from muster_controller.artifacts.pruning import prune
+from muster_controller.artifacts.runs import write_json
 from muster_controller.report.page import write_page
 
 if TYPE_CHECKING:
