@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..verdict.commands import OnNode
-    from ..verdict.finding import Evidence, FindingFix
+    from ..verdict.finding import FindingEvidence, FindingFix
     from .case import Case
     from .decide import Decided, Judged
     from .model import Symptom
@@ -48,7 +48,7 @@ class Said(TypedDict):
     peer: str
     rank: int | None
     says: str
-    proofs: list[Evidence]
+    proofs: list[FindingEvidence]
     fix: FindingFix
     open: list[str]
 
