@@ -271,7 +271,7 @@ DRAWS = """
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from muster.status.screen import Line
+from muster.status.screen import StatusLine
 from muster_controller.playbook.progress import Progress
 from muster_controller.playbook.screens import Screens
 
@@ -280,7 +280,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         screens = Screens(Display(), again=True)
         screens.redraws = True
-        screens.show([Line(say("screen")), Line(say("marked"), "fail")])
+        screens.show([StatusLine(say("screen")), StatusLine(say("marked"), "fail")])
         screens.end()
         progress = Progress(Display(), show_rank=0)
         progress.drawn = True
