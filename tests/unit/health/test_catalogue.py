@@ -145,7 +145,9 @@ def test_a_new_check_costs_its_rule_a_case_and_the_written_catalogue(tmp_path: P
     )
     rule.write_text(rule.read_text().replace("CHECKS = (RAS,)", new))
     assert "| `job.slow` | its answers | warn: they are late | Wait | never |\n" in shown(tmp_path)
-    said = "from muster.health import node; from muster.verdict import check; print(node.looked_at(check.CheckResults([], [])))"
+    said = (
+        "from muster.health.node import *; from muster.verdict.check import *; print(looked_at(CheckResults([], [])))"
+    )
     command = [sys.executable, "-c", said]
     env = {"PYTHONPATH": str(tmp_path / "plugins/module_utils")}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
