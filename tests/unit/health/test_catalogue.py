@@ -145,8 +145,9 @@ def test_a_new_check_costs_its_rule_a_case_and_the_written_catalogue(tmp_path: P
     )
     rule.write_text(rule.read_text().replace("CHECKS = (RAS,)", new))
     assert "| `job.slow` | its answers | warn: they are late | Wait | never |\n" in shown(tmp_path)
-    said = "from muster.health import node; from muster.verdict import check as c; print(node.looked_at(c.CheckResults([],[])))"
-        "from muster.health.node import *; from muster.verdict.check import *; print(looked_at(CheckResults([], [])))"
+    said = (
+        "from muster.health.node import looked_at; from muster.verdict import check;"
+        " print(looked_at(check.CheckResults([], [])))"
     )
     command = [sys.executable, "-c", said]
     env = {"PYTHONPATH": str(tmp_path / "plugins/module_utils")}
