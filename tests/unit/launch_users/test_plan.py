@@ -42,7 +42,7 @@ def user_of(given: dict[str, Any]) -> model.SeenUser:
     return model.SeenUser(**{**given, "manager": manager_of(given.get("manager"))})
 
 
-def files_of(record: model.Record, gpus: int) -> dict[str, str]:
+def files_of(record: model.LaunchUsersRecord, gpus: int) -> dict[str, str]:
     """What a run has written for those in the record."""
     users = [entry.user for entry in record.users.values()]
     texts = files.of_users({entry.uid: entry.user for entry in record.users.values()})
@@ -111,7 +111,7 @@ def test_make_plan(case: dict[str, Any]) -> None:
 def test_what_is_noted_comes_back() -> None:
     record = files.record_of(json_of(NOTED))
     assert files.record_of(files.record_text(record)) == record
-    assert files.record_of("") == model.Record()
+    assert files.record_of("") == model.LaunchUsersRecord()
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"users": {"anna": {}}}', '{"users": {"anna": {"uid": "x"}}}'])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..verdict.commands import OnNode
-    from ..verdict.finding import Evidence, FindingFix
+    from ..verdict.finding import FindingEvidence, FindingFix
     from .case import LaunchCase
     from .decide import Decided, JudgedCause
     from .model import Symptom
@@ -49,7 +49,7 @@ class SaidCause(TypedDict):
     peer: str
     rank: int | None
     says: str
-    proofs: list[Evidence]
+    proofs: list[FindingEvidence]
     fix: FindingFix
     open: list[str]
 

@@ -13,7 +13,7 @@ from .table import Branch, numbers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .nodes import GpuNode, StackCase
+    from .nodes import StackCase, StackNode
 
 # One of two ways out: a release of PyTorch for the driver that is there is the other.
 REPLACE = "Set nvidia_driver_replace to true to have the driver replaced"
@@ -56,7 +56,7 @@ def ended(branch: Branch, month: str) -> bool:
     return bool(branch.until) and branch.until < month
 
 
-def _judge_theirs(node: GpuNode, floor: str) -> Iterator[Refusal]:
+def _judge_theirs(node: StackNode, floor: str) -> Iterator[Refusal]:
     theirs = node.seen.driver
     if not theirs and node.seen.container:
         yield Refusal(node.name, "it is a container, and its host has no driver", "Install one on the host")
@@ -83,7 +83,7 @@ def _branches_to_try(case: StackCase) -> list[int]:
     return sorted(there, key=rank)
 
 
-def _against(case: StackCase, number: int, node: GpuNode, floor: str) -> Iterator[Refusal]:
+def _against(case: StackCase, number: int, node: StackNode, floor: str) -> Iterator[Refusal]:
     source = source_of(case, node)
     there = node.system.branches[source]
     if number not in there:
@@ -95,7 +95,7 @@ def _against(case: StackCase, number: int, node: GpuNode, floor: str) -> Iterato
         yield Refusal(node.name, f"driver {number} does not fit: {why}", "")
 
 
-def _unfit(case: StackCase, branch: Branch, node: GpuNode, floor: str) -> Iterator[str]:
+def _unfit(case: StackCase, branch: Branch, node: StackNode, floor: str) -> Iterator[str]:
     exact = case.request.driver if "." in case.request.driver else ""
     if numbers(exact or branch.newest) < numbers(floor):
         yield f"its CUDA needs {floor} or newer"
@@ -115,7 +115,7 @@ def with_kept(case: StackCase) -> StackCase:
     return replace(case, kept=frozenset(node.name for node in case.managed if _keeps(case, node)))
 
 
-def is_ours(case: StackCase, node: GpuNode) -> bool:
+def is_ours(case: StackCase, node: StackNode) -> bool:
     """Whether its driver is what would be installed there at that branch, so that nothing moves when it is managed."""
     branch = case.table.branches.get(node.installed_branch)
     if branch is None:
@@ -131,21 +131,21 @@ def is_ours(case: StackCase, node: GpuNode) -> bool:
     return pinned and set(names) <= set(node.seen.packages)
 
 
-def is_maintained(case: StackCase, node: GpuNode, branch: Branch) -> bool:
+def is_maintained(case: StackCase, node: StackNode, branch: Branch) -> bool:
     """Whether what keeps the driver in order (files, units, modules for new kernels) is ours to do."""
     if node.name not in case.kept:
         return node.seen.managed
     return node.installed_branch == branch.number and is_ours(case, node)
 
 
-def _keeps(case: StackCase, node: GpuNode) -> bool:
+def _keeps(case: StackCase, node: StackNode) -> bool:
     request = case.request
     if not node.seen.works or node.seen.replaces or not _fits(request.driver, node):
         return False
     return not _asks_whence(case) or is_ours(case, node)
 
 
-def _fits(requested: str, node: GpuNode) -> bool:
+def _fits(requested: str, node: StackNode) -> bool:
     return not requested or requested in (node.seen.driver, str(node.installed_branch))
 
 
@@ -156,7 +156,7 @@ def _asks_whence(case: StackCase) -> str:
     return next((f"gpu_stack_{name} is {value}" for name, value in options if value != "auto"), "")
 
 
-def becomes(case: StackCase, node: GpuNode, branch: Branch, instead: Branch | None) -> str:
+def becomes(case: StackCase, node: StackNode, branch: Branch, instead: Branch | None) -> str:
     """Say what happens to a node's driver. branch: of all nodes; instead: what would replace a driver that is kept."""
     seen = node.seen
     new = f"{case.request.driver or branch.number} from {source_of(case, node)}"

@@ -9,7 +9,7 @@ from .model import Refusal, StackChoice
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .nodes import GpuNode, StackCase
+    from .nodes import StackCase, StackNode
 
 ENROL = {
     "ubuntu": (
@@ -25,35 +25,35 @@ ENROL = {
 }
 
 
-def modules_of(case: StackCase, node: GpuNode) -> str:
+def modules_of(case: StackCase, node: StackNode) -> str:
     """Return open or proprietary; where nothing decides, open."""
     if case.request.modules != "auto":
         return case.request.modules
     return "proprietary" if node.only_proprietary else "open"
 
 
-def source_of(case: StackCase, node: GpuNode) -> str:
+def source_of(case: StackCase, node: StackNode) -> str:
     """Return the source; all nodes of a distribution have the same one, and with it the same version."""
     if case.request.source != "auto":
         return case.request.source
     return "ubuntu" if node.distribution == "ubuntu" and _who_needs_signed(case) else "nvidia"
 
 
-def build_of(case: StackCase, node: GpuNode) -> str:
+def build_of(case: StackCase, node: StackNode) -> str:
     """Return dkms (built on the node) or precompiled (built and signed by Ubuntu)."""
     if case.request.build != "auto":
         return case.request.build
     return "precompiled" if source_of(case, node) == "ubuntu" else "dkms"
 
 
-def _who_needs_signed(case: StackCase) -> GpuNode | None:
+def _who_needs_signed(case: StackCase) -> StackNode | None:
     """Return a node that only signed modules help, where such are to be had and dkms is not asked for."""
     if case.request.build == "dkms":
         return None
     return next((node for node in case.managed if node.distribution == "ubuntu" and node.locked), None)
 
 
-def module_refusals(case: StackCase, node: GpuNode) -> Iterator[Refusal]:
+def module_refusals(case: StackCase, node: StackNode) -> Iterator[Refusal]:
     """Say what of the request for kernel modules and their source this node cannot have."""
     new, old, requested = node.only_open, node.only_proprietary, case.request.modules
     if new and old:
@@ -79,7 +79,7 @@ def module_refusals(case: StackCase, node: GpuNode) -> Iterator[Refusal]:
         yield Refusal(node.name, why, ENROL[node.distribution])
 
 
-def module_choices(case: StackCase, node: GpuNode) -> Iterator[StackChoice]:
+def module_choices(case: StackCase, node: StackNode) -> Iterator[StackChoice]:
     """Give the reasons of what was chosen for a node."""
     source, modules, build = source_of(case, node), modules_of(case, node), build_of(case, node)
     yield StackChoice("source", source, _why_source(case, node, source))
@@ -90,7 +90,7 @@ def module_choices(case: StackCase, node: GpuNode) -> Iterator[StackChoice]:
         yield StackChoice("fabric manager", "same version", f"{found}; CUDA needs it, and it the version of the driver")
 
 
-def _why_source(case: StackCase, node: GpuNode, source: str) -> str:
+def _why_source(case: StackCase, node: StackNode, source: str) -> str:
     if case.request.source != "auto":
         return "gpu_stack_source asks for it"
     locked = _who_needs_signed(case)
@@ -100,7 +100,7 @@ def _why_source(case: StackCase, node: GpuNode, source: str) -> str:
     return "it has the branch, and a package that keeps every part of it at one version"
 
 
-def _why_modules(case: StackCase, node: GpuNode) -> str:
+def _why_modules(case: StackCase, node: StackNode) -> str:
     if case.request.modules != "auto":
         return "gpu_stack_modules asks for them"
     deciding = node.only_open or node.only_proprietary

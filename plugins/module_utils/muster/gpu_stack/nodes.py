@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class GpuNode:
+class StackNode:
     """A node with GPUs: what is known of it, and the rows that belong to it."""
 
     seen: StackNodeFacts
@@ -71,23 +71,23 @@ class StackCase:
 
     table: VersionsTable
     request: StackRequest
-    nodes: tuple[GpuNode, ...]
+    nodes: tuple[StackNode, ...]
     month: str
     kept: frozenset[str] = frozenset()
 
     @property
-    def managed(self) -> tuple[GpuNode, ...]:
+    def managed(self) -> tuple[StackNode, ...]:
         return tuple(node for node in self.nodes if node.seen.managed)
 
     @property
-    def given(self) -> tuple[GpuNode, ...]:
+    def given(self) -> tuple[StackNode, ...]:
         """The nodes that are given a driver, whatever they have."""
         return tuple(node for node in self.managed if node.name not in self.kept)
 
 
 def nodes_with_gpus(
     table: VersionsTable, everybody: Sequence[StackNodeFacts]
-) -> tuple[tuple[GpuNode, ...], list[Refusal]]:
+) -> tuple[tuple[StackNode, ...], list[Refusal]]:
     """Return the nodes with GPUs, and what has to be said of those that no row fits."""
     nodes, refusals = [], []
     for seen in everybody:
@@ -103,7 +103,7 @@ def nodes_with_gpus(
             continue
         chips, unknown = _chips(table, seen)
         refusals += unknown
-        nodes.append(GpuNode(seen, system, chips))
+        nodes.append(StackNode(seen, system, chips))
     return tuple(nodes), refusals
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from .model import NodeStack
-    from .nodes import GpuNode
+    from .nodes import StackNode
     from .table import Branch, VersionsTable
 
 CONTAINERS = (
@@ -38,7 +38,7 @@ def pins(source: str, branch: Branch, exact: str) -> tuple[StackPackage, ...]:
     return (StackPackage(f"nvidia-driver-pinning-{exact or branch.number}"),) if source == "nvidia" else ()
 
 
-def driver(node: GpuNode, source: str, branch: Branch, modules: str, build: str) -> tuple[StackPackage, ...]:
+def driver(node: StackNode, source: str, branch: Branch, modules: str, build: str) -> tuple[StackPackage, ...]:
     """Return the packages of the driver itself; nvidia-smi is among what they bring."""
     if source == "nvidia":
         name = "nvidia-open" if modules == "open" else "cuda-drivers"
@@ -59,7 +59,7 @@ def driver(node: GpuNode, source: str, branch: Branch, modules: str, build: str)
     return (*kernels, StackPackage(f"nvidia-headless-no-dkms-{flavour}"), utils)
 
 
-def fabric(node: GpuNode, source: str, branch: Branch) -> tuple[StackPackage, ...]:
+def fabric(node: StackNode, source: str, branch: Branch) -> tuple[StackPackage, ...]:
     """Return what runs NVSwitches, on a node that has them; it has to be exactly of the driver's version."""
     if not node.has_fabric:
         return ()
@@ -70,12 +70,12 @@ def fabric(node: GpuNode, source: str, branch: Branch) -> tuple[StackPackage, ..
     return tuple(map(StackPackage, names))
 
 
-def kernel_flavours(node: GpuNode) -> tuple[str, ...]:
+def kernel_flavours(node: StackNode) -> tuple[str, ...]:
     plain = "generic" if node.distribution == "ubuntu" else ("arm64" if node.seen.machine == "aarch64" else "amd64")
     return node.seen.kernels or (plain,)
 
 
-def headers(node: GpuNode, build: str) -> tuple[StackPackage, ...]:
+def headers(node: StackNode, build: str) -> tuple[StackPackage, ...]:
     """Return the packages that bring headers for every kernel that is installed, and for those that will be."""
     return tuple(StackPackage(f"linux-headers-{kernel}") for kernel in kernel_flavours(node)) if build == "dkms" else ()
 
@@ -108,7 +108,7 @@ def containers(table: VersionsTable) -> tuple[StackPackage, ...]:
     return tuple(StackPackage(name, table.container_toolkit) for name in CONTAINERS)
 
 
-def dcgm(table: VersionsTable, node: GpuNode, branch: int) -> tuple[StackPackage, ...]:
+def dcgm(table: VersionsTable, node: StackNode, branch: int) -> tuple[StackPackage, ...]:
     """Return DCGM for the newest CUDA that the driver runs; Volta and older need the one for CUDA 12 as well."""
     majors = [13] if branch >= numbers(table.floors["13"])[0] else [12]
     if node.only_proprietary and 12 not in majors:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from .model import StackNodeFacts, StackRequest
-    from .nodes import GpuNode
+    from .nodes import StackNode
     from .table import Branch, Release, VersionsTable
 
 UNTOUCHED = StackChoice("GPU stack", "none", "the node has no GPUs, and is left untouched")
@@ -123,7 +123,7 @@ def _ways_out(case: StackCase, release: Release, refusal: Refusal, near: str) ->
     return f"{REPLACE}, or {near[0].lower()}{near[1:]}" if near else REPLACE
 
 
-def _node_stack(case: StackCase, node: GpuNode, stack: ResolvedStack, branch: Branch) -> NodeStack:
+def _node_stack(case: StackCase, node: StackNode, stack: ResolvedStack, branch: Branch) -> NodeStack:
     table, request = case.table, case.request
     number = branch.number if is_maintained(case, node, branch) else node.installed_branch
     beside = NodeStack(

@@ -13,7 +13,7 @@ from .endings import Ending
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..verdict.finding import Evidence, Finding
+    from ..verdict.finding import Finding, FindingEvidence
     from .failure import NodeReport
     from .messages import RankState
 
@@ -116,7 +116,7 @@ def stacks_of(reports: Sequence[NodeReport]) -> list[Stack]:
     ]
 
 
-def shown(stacks: Sequence[Stack]) -> list[Evidence]:
+def shown(stacks: Sequence[Stack]) -> list[FindingEvidence]:
     return [
         proof
         for stack in sorted(stacks, key=lambda one: one.rank)

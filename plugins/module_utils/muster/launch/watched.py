@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..network.ssh_mesh import LoginAttempt, MeshMember, refusals
 from ..verdict.check import Check
 from ..verdict.commands import playbook
-from ..verdict.finding import STATUSES, Evidence, Finding, add_up, extended, fix_with, with_fix
+from ..verdict.finding import STATUSES, Finding, FindingEvidence, add_up, extended, fix_with, with_fix
 from ..verdict.printable import printable
 from ..verdict.reading import Count, UnusableError, read_one
 from .attempts import NO_WATCHER, WITHOUT_WATCHER
@@ -190,14 +190,14 @@ class WatcherPlace:
             "status": one["status"],
             "node": node if isinstance(node, str) and node in self.nodes else CLUSTER,
             "summary": self.quoted(summary),
-            "evidence": [Evidence(source=self.who, text=summary), *map(self.proof, proofs)],
+            "evidence": [FindingEvidence(source=self.who, text=summary), *map(self.proof, proofs)],
             "fix": self.fix(str(one["id"]), one.get("fix")),
         }
         return Finding(**shape)
 
-    def proof(self, given: dict[str, Any]) -> Evidence:
+    def proof(self, given: dict[str, Any]) -> FindingEvidence:
         source = f"{self.who}: {_words(given.get('source'))}"
-        return Evidence(source=source, text=_text(given.get("text"), MOST_EVIDENCE))
+        return FindingEvidence(source=source, text=_text(given.get("text"), MOST_EVIDENCE))
 
     def fix(self, identity: str, given: Any) -> FindingFix:
         """This controller's own for such a finding, or the log here that the finding names."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from .model import GROUP, NO_LIMIT, SEATS, LaunchUser, Record, Recorded
+from .model import GROUP, NO_LIMIT, SEATS, LaunchUser, LaunchUsersRecord, Recorded
 from .request import numbers, size
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def of_users(users: Mapping[int, LaunchUser]) -> dict[str, str]:
 # ---------------------------------------------------------------- what is ours
 
 
-def record_text(record: Record) -> str:
+def record_text(record: LaunchUsersRecord) -> str:
     users = {
         name: {
             "uid": entry.uid,
@@ -97,7 +97,7 @@ def record_text(record: Record) -> str:
     return json.dumps({"group": record.group, "users": users}, indent=1) + "\n"
 
 
-def record_of(text: str) -> Record:
+def record_of(text: str) -> LaunchUsersRecord:
     """Raises ValueError where it is not what record_text has written."""
     try:
         given: dict[str, Any] = json.loads(text) if text else {}
@@ -110,6 +110,6 @@ def record_of(text: str) -> Record:
             )
             for name, entry in given.get("users", {}).items()
         }
-        return Record(users, bool(given.get("group")))
+        return LaunchUsersRecord(users, bool(given.get("group")))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError("what Muster noted there cannot be read") from error

@@ -79,7 +79,7 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Record:
+class LaunchUsersRecord:
     """What is ours on the node, and is undone one day. group: whether we made it."""
 
     users: Mapping[str, Recorded] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class LaunchUsersState:
     """
 
     users: Mapping[str, SeenUser] = field(default_factory=dict)
-    record: Record = field(default_factory=Record)
+    record: LaunchUsersRecord = field(default_factory=LaunchUsersRecord)
     group: bool = False
     files: Mapping[str, str] = field(default_factory=dict)
     changed: Mapping[str, float] = field(default_factory=dict)
@@ -114,8 +114,8 @@ class LaunchUsersPlan:
     problems are not ours to fix: they fail the node always. notes: what is left as it is, and why.
     """
 
-    before: Record = field(default_factory=Record)
-    after: Record = field(default_factory=Record)
+    before: LaunchUsersRecord = field(default_factory=LaunchUsersRecord)
+    after: LaunchUsersRecord = field(default_factory=LaunchUsersRecord)
     make_group: bool = False
     join: list[str] = field(default_factory=list)
     files: dict[str, str | None] = field(default_factory=dict)

@@ -13,9 +13,9 @@ from .model import (
     SEATS_MODE,
     LaunchUser,
     LaunchUsersPlan,
+    LaunchUsersRecord,
     LaunchUsersRequest,
     LaunchUsersState,
-    Record,
     Recorded,
     SeenUser,
 )
@@ -36,7 +36,7 @@ def make_plan(request: LaunchUsersRequest, seen: LaunchUsersState) -> LaunchUser
     leaving = [entry for name, entry in seen.record.users.items() if name not in {user.name for user in users}]
     plan.after = _record(users, seen)
     noted = {entry.user.name: entry for entry in leaving}
-    plan.before = Record({**noted, **plan.after.users}, plan.after.group or seen.record.group)
+    plan.before = LaunchUsersRecord({**noted, **plan.after.users}, plan.after.group or seen.record.group)
     if users and not seen.group:
         plan.make_group = True
         plan.differs(f"there is no group {GROUP}", f"group {GROUP}", "none", "there")
@@ -96,7 +96,7 @@ def _kept(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUsersS
             yield entry.user
 
 
-def _record(users: Iterable[LaunchUser], seen: LaunchUsersState) -> Record:
+def _record(users: Iterable[LaunchUser], seen: LaunchUsersState) -> LaunchUsersRecord:
     found = {}
     for user in users:
         there, ours = seen.users[user.name], seen.record.users.get(user.name)
@@ -106,7 +106,7 @@ def _record(users: Iterable[LaunchUser], seen: LaunchUsersState) -> Record:
             not there.member or (ours is not None and ours.member),
             not there.linger or (ours is not None and ours.linger),
         )
-    return Record(found, bool(found) and (seen.record.group or not seen.group))
+    return LaunchUsersRecord(found, bool(found) and (seen.record.group or not seen.group))
 
 
 def _join(plan: LaunchUsersPlan, user: LaunchUser, there: SeenUser) -> None:

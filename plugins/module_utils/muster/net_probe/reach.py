@@ -15,7 +15,7 @@ from .cluster import untried
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..verdict.finding import Evidence, Finding
+    from ..verdict.finding import Finding, FindingEvidence
     from .blame import Pair
     from .cluster import Cluster
     from .links import Link
@@ -270,12 +270,12 @@ def conclusion(check: Check, share: Share, bad: Mapping[Pair, Link], cluster: Cl
     )
 
 
-def calls(share: Share, bad: Mapping[Pair, Link]) -> list[Evidence]:
+def calls(share: Share, bad: Mapping[Pair, Link]) -> list[FindingEvidence]:
     shown = "; ".join(f"{origin} -> {target}: {outcomes(bad[origin, target])}" for origin, target in share.links[:8])
     return evidence("calls between the nodes (net_probe)", shown)
 
 
-def wrong_host(share: Share, link: Link, cluster: Cluster, proof: list[Evidence]) -> Finding:
+def wrong_host(share: Share, link: Link, cluster: Cluster, proof: list[FindingEvidence]) -> Finding:
     address = cluster.node(link.target).address
     return WRONG_HOST.fail(
         share.node,

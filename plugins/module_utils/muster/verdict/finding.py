@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 STATUSES = ("pass", "warn", "fail", "unknown", "skipped")
 
 
-class Evidence(TypedDict):
+class FindingEvidence(TypedDict):
     """Where something was read, and what it said there."""
 
     source: str
@@ -60,7 +60,7 @@ class FindingShape(TypedDict, total=False):
     summary: str
     observed: str
     expected: str
-    evidence: list[Evidence]
+    evidence: list[FindingEvidence]
     fix: FindingFix
     peer: str
 
@@ -89,7 +89,7 @@ class Finding:
     summary: str
     observed: str = ""
     expected: str = ""
-    evidence: list[Evidence] = field(default_factory=list)
+    evidence: list[FindingEvidence] = field(default_factory=list)
     fix: FindingFix = field(default_factory=FindingFix)
     peer: str | None = None
 
@@ -98,7 +98,9 @@ class Finding:
             raise ValueError(f"finding {self.id}: status {self.status!r} is none of {', '.join(STATUSES)}")
         for name in ("summary", "observed", "expected"):
             object.__setattr__(self, name, printable(getattr(self, name)))
-        proofs = [Evidence(source=printable(one["source"]), text=printable(one["text"])) for one in self.evidence]
+        proofs = [
+            FindingEvidence(source=printable(one["source"]), text=printable(one["text"])) for one in self.evidence
+        ]
         object.__setattr__(self, "evidence", proofs)
         fix = fix_with(printable(self.fix.get("text", "")), printable(self.fix.get("command", "")))
         object.__setattr__(self, "fix", fix)
@@ -119,8 +121,8 @@ class Finding:
         return shape
 
 
-def evidence(source: str, text: str) -> list[Evidence]:
-    return [Evidence(source=source, text=text)]
+def evidence(source: str, text: str) -> list[FindingEvidence]:
+    return [FindingEvidence(source=source, text=text)]
 
 
 def fix_with(text: str = "", command: str = "") -> FindingFix:

@@ -17,8 +17,8 @@ from ansible.module_utils.muster.launch_users.model import (
     GROUP,
     RECORD,
     SEATS,
+    LaunchUsersRecord,
     LaunchUsersState,
-    Record,
     SeenUser,
     UserManager,
 )
@@ -45,12 +45,12 @@ LIMITS = {
 }
 
 
-def record() -> Record:
+def record() -> LaunchUsersRecord:
     """What we have noted; ValueError where it cannot be read."""
     return domain.record_of(files.text(RECORD) or "")
 
 
-def observe(request: LaunchUsersRequest, noted: Record) -> LaunchUsersState:
+def observe(request: LaunchUsersRequest, noted: LaunchUsersRecord) -> LaunchUsersState:
     everybody = dict.fromkeys([*(user.name for user in request.users), *noted.users])
     group = group_of()
     users = {name: account(name, request, group) for name in everybody}

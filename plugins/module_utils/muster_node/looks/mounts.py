@@ -5,7 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from ..shared_data.mounted import NETWORK, mounted, silence
+from ..shared_data.answering import silence
+from ..shared_data.mounted import NETWORK, mounted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,7 +1,4 @@
-"""What is mounted here, as the kernel lists it, and whether a folder answers.
-
-No server is asked for the list. A process of its own asks a folder, and is left behind where the kernel holds it.
-"""
+"""What is mounted here, as the kernel lists it: no server is asked for that, and nothing can hang."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import re
 from typing import NamedTuple
 
 from ..tools import files
-from ..tools.run import run
 
 MOUNTS = "/proc/self/mountinfo"
 # File systems of other machines.
@@ -48,16 +44,3 @@ def parse(text: str) -> list[Mounted]:
 def _plain(text: str) -> str:
     raw = ESCAPED.sub(lambda match: chr(int(match[1], 8)), text)
     return raw.encode("latin-1", "replace").decode("utf-8", "replace") if not raw.isascii() else raw
-
-
-def silence(path: str, seconds: float) -> tuple[str, bool]:
-    """Why a folder is of no use, empty where it answers; and whether it was only late.
-
-    Behind the slash: one that is mounted when it is used is mounted by this.
-    """
-    said = run("stat", "--file-system", "--format=%T", f"{path}/.", seconds=seconds)
-    if said.late:
-        return f"it did not answer within {seconds:.0f} s", True
-    if said.code == 0:
-        return "", False
-    return (said.aside.rpartition(": ")[2].strip() or said.why)[:200], False

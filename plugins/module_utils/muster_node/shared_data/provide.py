@@ -26,7 +26,8 @@ from ..tools import files, trust
 from ..tools.disk import disk_facts
 from ..tools.result import RefusedError, diff, refuse
 from ..tools.run import failure, names, run
-from .mounted import mounted, silence
+from .answering import silence
+from .mounted import mounted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 SECONDS = 60
 MOST_BUSY = 3
-ACT_SECONDS = 60
 TREES_SECONDS = 300.0  # an environment with CUDA has 40,000 files
 
 
@@ -95,7 +94,7 @@ def _work(root: str) -> tuple[str, ...]:
 def act(plan: WipePlan, params: dict[str, Any]) -> None:
     for name in plan.units:
         # One that has just ended by itself is gone already.
-        run("systemctl", "reset-failed", name, seconds=ACT_SECONDS)
+        run("systemctl", "reset-failed", name, seconds=SECONDS)
     for path in plan.files:
         files.remove(path)
     if plan.files:
@@ -134,11 +133,11 @@ def _remove_empty(paths: Sequence[str]) -> None:
     """Folders that were made for these, as nobody else has anything in them; those of packages stay."""
     for path in paths_above(paths):
         with suppress(OSError):
-            if not files.names(path) and run("dpkg-query", "--search", path, seconds=ACT_SECONDS).code:
+            if not files.names(path) and run("dpkg-query", "--search", path, seconds=SECONDS).code:
                 Path(path).rmdir()
 
 
 def _must(*argv: str) -> None:
-    done = run(*argv, seconds=ACT_SECONDS)
+    done = run(*argv, seconds=SECONDS)
     if done.code != 0:
         raise RefusedError(failure(list(argv), done))
