@@ -5,27 +5,27 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from ..verdict.reading import Flag, Limits, read_one
+from ..verdict.reading import Flag, Limit, read_one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MOST_PIECES = 20_000
 SHAPELESS = "its answer is of no use"
-Size = Annotated[int, Limits(least=0, below=2**62)]
-Digest = Annotated[str, Limits(pattern=re.compile(r"[0-9a-f]{64}"), raw=True)]
-FileName = Annotated[str, Limits(most=255, raw=True)]
-Digests = Annotated[list[Digest], Limits(most=MOST_PIECES, whole=True)]
-Sizes = Annotated[dict[FileName, Size], Limits(most=MOST_PIECES, whole=True)]
+Size = Annotated[int, Limit(least=0, below=2**62)]
+Digest = Annotated[str, Limit(pattern=re.compile(r"[0-9a-f]{64}"), raw=True)]
+FileName = Annotated[str, Limit(most=255, raw=True)]
+Digests = Annotated[list[Digest], Limit(most=MOST_PIECES, whole=True)]
+Sizes = Annotated[dict[FileName, Size], Limit(most=MOST_PIECES, whole=True)]
 
 
-class Failure(TypedDict):
+class AskedFor(TypedDict):
     """error: why it did not do what it was asked for; "" where it did."""
 
     error: str
 
 
-class Room(Failure):
+class Room(AskedFor):
     """room: bytes. port_free: whether it can listen on the launch's port."""
 
     room: Size
@@ -48,18 +48,18 @@ def stored(data: Any, known: set[str]) -> Stored:
 
 def failure(data: Any) -> str:
     """Return why it did not do what it was asked for, or nothing."""
-    found: Failure | None = read_one(Failure, data)
+    found: AskedFor | None = read_one(AskedFor, data)
     return found["error"] if found else SHAPELESS
 
 
-class Shared(TypedDict):
+class SharedPieces(TypedDict):
     """came: the nodes from which anything came, that from which most came first. error: why not all is there."""
 
     came: list[str]
     error: str
 
 
-def shared(data: Any, name_of: Mapping[str, str]) -> Shared:
+def shared(data: Any, name_of: Mapping[str, str]) -> SharedPieces:
     """name_of: the node of each address."""
     error = failure(data)
     if error == SHAPELESS:
@@ -76,15 +76,15 @@ def offered(data: Any) -> list[str] | str:
     return failure(data) or (SHAPELESS if pieces is None else pieces)
 
 
-class Kept(Room):
+class KeptFiles(Room):
     """sizes: of the files that are there and right, by name."""
 
     sizes: Sizes
 
 
-def kept(data: Any, names: set[str]) -> Kept:
+def kept(data: Any, names: set[str]) -> KeptFiles:
     """names: of the files that were asked for."""
-    found: Kept | None = read_one(Kept, data)
+    found: KeptFiles | None = read_one(KeptFiles, data)
     if found and not found["error"] and names.issuperset(found["sizes"]):
         return found
     return {"sizes": {}, "room": 0, "port_free": False, "error": failure(data) or SHAPELESS}

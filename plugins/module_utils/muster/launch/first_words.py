@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from ..verdict.reading import Limits, read_one
+from ..verdict.reading import Limit, read_one
 from . import launchers
 from .answers import is_local, of_ranks
 from .failure import NodeReport, first_failure
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
     from .failure import Failure
 
-Ranks = Annotated[list[int], Limits(most=MOST_RANKS, whole=True)]
-LogEnd = Annotated[str, Limits(most=MOST_PART, raw=True)]
+Ranks = Annotated[list[int], Limit(most=MOST_RANKS, whole=True)]
+LogEnd = Annotated[str, Limit(most=MOST_PART, raw=True)]
 
 
 class LastWords(TypedDict):
     """What a node keeps of an end. stderr: of each rank, by local rank."""
 
     result: Result | None
-    ranks: Annotated[list[RankState], Limits(most=MOST_RANKS)]
-    errors: Annotated[dict[str, ErrorFile], Limits(most=MOST_RANKS)]
+    ranks: Annotated[list[RankState], Limit(most=MOST_RANKS)]
+    errors: Annotated[dict[str, ErrorFile], Limit(most=MOST_RANKS)]
     agent: LogEnd
-    stderr: Annotated[dict[str, LogEnd], Limits(most=MOST_RANKS)]
+    stderr: Annotated[dict[str, LogEnd], Limit(most=MOST_RANKS)]
 
 
 def first(

@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, TypedDict
 
+from ..verdict.reading import Flag, Limit, read_one
 from .busy import at_work
 from .previous import Environments, environments
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+Text = Annotated[str, Limit(most=4000, raw=True)]
+Words = Annotated[str, Limit(most=4000, raw=True, instead="")]
 
-TEXTS = ("name", "owner", "cgroup", "launch", "command")
-MOST = 200  # processes and environments that are read
-MOST_TEXT = 4000
+
+class WorkProcess(TypedDict):
+    pid: int
+    name: Words
+    owner: Words
+    cgroup: Words
+    launch: Words
+    command: Words
+    started: Annotated[float | None, Limit(instead=None)]
+    devices: Annotated[list[Text], Limit(instead=[])]
+    runs_from: Flag
+    people: Flag
+
+
+class WorkAnswer(TypedDict):
+    why: Text
+    link: Text
+    environments: Annotated[list[Text], Limit(most=200)]
+    processes: Annotated[list[WorkProcess], Limit(most=200)]
+    uptime: Words
 
 
 @dataclass(frozen=True)
-class Seen:
+class WorkSeen:
     """Of one node. silent: why nothing is known."""
 
     busy: tuple[str, ...] = ()
@@ -25,31 +43,10 @@ class Seen:
     silent: str = ""
 
 
-def read(answer: Any) -> Seen:
+def read(answer: Any) -> WorkSeen:
     """What nobody could look at counts as somebody's work: nobody is disturbed for not being seen."""
-    if not isinstance(answer, dict):
-        return Seen(silent="its answer is of no use")
-    why, link, names = (answer.get(name) for name in ("why", "link", "environments"))
-    lists = isinstance(answer.get("processes"), list) and isinstance(names, list)
-    if not lists or not isinstance(link, str) or not isinstance(why, str):
-        return Seen(silent="its answer is of no use")
-    found = [_process(one) for one in answer["processes"][:MOST]]
-    busy = at_work([one for one in found if one], str(answer.get("uptime", ""))[:MOST_TEXT])
-    unseen = (why[:MOST_TEXT],) if why else ()
-    texts = [name for name in names or [] if isinstance(name, str)]
-    return Seen((*unseen, *busy), environments(link, texts[:MOST]))
-
-
-def _process(one: Any) -> Mapping[str, Any] | None:
-    if not isinstance(one, dict) or not isinstance(one.get("pid"), int):
-        return None
-    devices = one.get("devices")
-    started = one.get("started")
-    return {
-        "pid": one["pid"],
-        **{name: str(one.get(name, ""))[:MOST_TEXT] for name in TEXTS},
-        "started": started if isinstance(started, (int, float)) else None,
-        "devices": [str(path) for path in devices] if isinstance(devices, list) else [],
-        "runs_from": one.get("runs_from") is True,
-        "people": one.get("people") is True,
-    }
+    said: WorkAnswer | None = read_one(WorkAnswer, answer)
+    if said is None:
+        return WorkSeen(silent="its answer is of no use")
+    busy = at_work(said["processes"], said["uptime"])
+    return WorkSeen((*filter(None, [said["why"]]), *busy), environments(said["link"], said["environments"]))

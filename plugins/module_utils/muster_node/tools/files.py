@@ -226,12 +226,6 @@ def make_folder(path: str, *, mode: int, owner: tuple[int, int] | None = None, w
         os.close(handle)
 
 
-def give_folder(path: str, *, mode: int, owner: tuple[int, int], within: int | None = None) -> None:
-    """Give a folder of this process's user to somebody else: what is written into it beforehand is safe from them."""
-    with folder(path, within=within, owner=os.geteuid()) as handle:
-        _give(handle, mode, owner)
-
-
 def remove(path: str, *, within: int | None = None) -> bool:
     """Remove a file, or a link itself; return whether there was one."""
     try:

@@ -218,7 +218,3 @@ def is_of_launch(pid: int, launch: Launch, uid: int) -> bool:
     if launch_at(pid) == launch:
         return True
     return user_id(pid) == uid and environment(pid).get(LAUNCH_MARK) == launch.id
-
-
-def of_launch(launch: Launch, uid: int) -> list[int]:
-    return [pid for pid in ids() if is_of_launch(pid, launch, uid)]

@@ -17,7 +17,7 @@ from muster.upgrade.asked import problems
 from muster.upgrade.model import Change, Node, Request
 from muster.upgrade.order import put_in_order, trials
 from muster.upgrade.previous import going_back, release_of
-from muster.upgrade.seen import Seen, read
+from muster.upgrade.seen import WorkSeen, read
 from muster_controller.inventory.inventory_values import keep_values
 from muster_controller.nodes.asking import ask_nodes
 from muster_controller.nodes.program import Program
@@ -303,13 +303,13 @@ class Upgrading:
                 return [name for name in names if name not in busy], busy
             time.sleep(min(AGAIN, max(0.1, deadline - time.monotonic())))
 
-    def _ask(self, names: Sequence[str]) -> dict[str, Seen]:
+    def _ask(self, names: Sequence[str]) -> dict[str, WorkSeen]:
         played = self.vars["ansible_play_hosts_all"]
         asked = [name for name in names if name in played or name in self.options["look"].get("busy", {})]
         restart = self.request.kind != "pytorch"
         payloads = {name: {"root": str(self._read(name)["pytorch_root"]), "restart": restart} for name in asked}
         answers = ask_nodes(self.action, PROGRAM, "look", payloads)
-        found = {name: Seen(silent=LIMITED) for name in names}
+        found = {name: WorkSeen(silent=LIMITED) for name in names}
         for name, said in answers.items():
-            found[name] = Seen(silent=said.error) if said.error else read(said.data)
+            found[name] = WorkSeen(silent=said.error) if said.error else read(said.data)
         return found

@@ -249,13 +249,6 @@ def test_owners(tmp_path: Path) -> None:
     files.replace(str(path), b"more", mode=0o600, owner=(0, 0), keep=True)
     seen = path.stat()
     assert (seen.st_uid, seen.st_gid, stat.S_IMODE(seen.st_mode)) == (1234, 2345, 0o4750)
-    files.make_folder(str(tmp_path / "folder"), mode=0o700)
-    files.replace(str(tmp_path / "folder/inside"), b"", mode=0o644)
-    files.give_folder(str(tmp_path / "folder"), mode=0o750, owner=(1234, 2345))
-    seen = (tmp_path / "folder").stat()
-    assert (seen.st_uid, seen.st_gid, stat.S_IMODE(seen.st_mode)) == (1234, 2345, 0o750)
-    with pytest.raises(files.ForeignError):
-        files.give_folder(str(tmp_path / "folder"), mode=0o755, owner=(0, 0))
 
 
 def test_a_link_in_the_place_is_replaced_and_what_it_leads_to_stays(secret: Path, foreign: Path) -> None:

@@ -77,9 +77,9 @@ def test_a_name_may_hold_anything(tmp_path: Path) -> None:
 def test_processes_of_a_launch_carry_its_mark(child: subprocess.Popen[bytes]) -> None:
     while not process.words(child.pid):
         assert child.poll() is None
-    assert process.of_launch(process.Launch(LAUNCH), os.getuid()) == [child.pid]
-    assert process.of_launch(process.Launch(LAUNCH[:-1]), os.getuid()) == []
-    assert process.of_launch(process.Launch(LAUNCH), os.getuid() + 1) == [], "anybody may carry the mark"
+    assert process.is_of_launch(child.pid, process.Launch(LAUNCH), os.getuid())
+    assert not process.is_of_launch(child.pid, process.Launch(LAUNCH[:-1]), os.getuid())
+    assert not process.is_of_launch(child.pid, process.Launch(LAUNCH), os.getuid() + 1), "anybody may carry the mark"
     assert process.environment(child.pid)[process.LAUNCH_MARK] == LAUNCH
 
 
