@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from muster.net_probe.blame import Share, blame, couples
+from muster.net_probe.blame import BlameShare, blame, couples
 from muster.net_probe.schedule import ALL_PAIRS, SAMPLED_ROUNDS, again, calls, rounds
 
 
@@ -79,4 +79,4 @@ def test_when_all_are_cut_off_nobody_is_the_odd_one() -> None:
 
 def test_what_has_no_direction_is_told_once() -> None:
     shares = blame(names(2), every(2), every(2))
-    assert couples(names(2), shares) == [Share("node1", "pair", (("node1", "node2"),))]
+    assert couples(names(2), shares) == [BlameShare("node1", "pair", (("node1", "node2"),))]

@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from ..verdict.reading import Flag, Limits, read_one
+from ..verdict.reading import Flag, Limit, read_one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MOST_PIECES = 20_000
 SHAPELESS = "its answer is of no use"
-Size = Annotated[int, Limits(least=0, below=2**62)]
-Digest = Annotated[str, Limits(pattern=re.compile(r"[0-9a-f]{64}"), raw=True)]
-FileName = Annotated[str, Limits(most=255, raw=True)]
-Digests = Annotated[list[Digest], Limits(most=MOST_PIECES, whole=True)]
-Sizes = Annotated[dict[FileName, Size], Limits(most=MOST_PIECES, whole=True)]
+Size = Annotated[int, Limit(least=0, below=2**62)]
+Digest = Annotated[str, Limit(pattern=re.compile(r"[0-9a-f]{64}"), raw=True)]
+FileName = Annotated[str, Limit(most=255, raw=True)]
+Digests = Annotated[list[Digest], Limit(most=MOST_PIECES, whole=True)]
+Sizes = Annotated[dict[FileName, Size], Limit(most=MOST_PIECES, whole=True)]
 
 
 class Failure(TypedDict):

@@ -33,7 +33,7 @@ HARD = {
 
 
 @dataclass(frozen=True)
-class Decision:
+class SelfQuarantine:
     """node: who is quarantined, "" for nobody. reason: why. notes: sentences on what was not done, and why."""
 
     node: str = ""
@@ -43,7 +43,7 @@ class Decision:
 
 def decide(
     findings: Sequence[Mapping[str, Any]], nodes: Mapping[str, bool | Mapping[str, Any]], chosen: Sequence[str] = ()
-) -> Decision:
+) -> SelfQuarantine:
     """findings: of a verdict. nodes: of each what cluster_quarantined says, in the inventory's order. chosen:
     cluster_launch_nodes."""
     faults = [one for one in findings if one["status"] == "fail" and one["id"] in HARD and not one.get("peer")]
@@ -52,18 +52,20 @@ def decide(
     taking_part = [name for name, said in nodes.items() if not said and (not chosen or name in chosen)]
     broken = list(dict.fromkeys(one["node"] for one in faults if one["node"] in taking_part))
     if not broken:
-        return Decision()
+        return SelfQuarantine()
     waiting = [name for name, said in nodes.items() if isinstance(said, dict) and said.get(AUTOMATIC)]
     if waiting:
-        return Decision(notes=[unconfirmed(waiting[0], nodes[waiting[0]], broken)])
+        return SelfQuarantine(notes=[unconfirmed(waiting[0], nodes[waiting[0]], broken)])
     first = broken[0]
     if first in chosen:
-        return Decision(notes=[f"{first} is not quarantined by itself: it is in cluster_launch_nodes, which names it."])
+        return SelfQuarantine(
+            notes=[f"{first} is not quarantined by itself: it is in cluster_launch_nodes, which names it."]
+        )
     if len(taking_part) < 2:
-        return Decision(notes=[f"{first} is not quarantined by itself: no node would be left that takes part."])
+        return SelfQuarantine(notes=[f"{first} is not quarantined by itself: no node would be left that takes part."])
     worst = next(one for one in faults if one["node"] == first)
     others = [f"{few(broken[1:])}: not quarantined as well, because no person has looked at {first} yet."]
-    return Decision(first, f"{worst['id']}: {worst['summary']}", others if len(broken) > 1 else [])
+    return SelfQuarantine(first, f"{worst['id']}: {worst['summary']}", others if len(broken) > 1 else [])
 
 
 def unconfirmed(node: str, said: bool | Mapping[str, Any], broken: Sequence[str]) -> str:

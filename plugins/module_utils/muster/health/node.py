@@ -26,14 +26,14 @@ HEALTH = Check(
 CHECKS = (HEALTH,)
 
 
-class Answer(TypedDict):
+class NodeFindings(TypedDict):
     """What is found on a node. A result with `skipped` in it would be that of a skipped task to Ansible."""
 
     findings: list[FindingShape]
     verdict: Verdict
 
 
-class NodeHealth(Answer):
+class NodeHealth(NodeFindings):
     """What nccl_health returns of a node."""
 
     facts: dict[str, Any]
@@ -46,7 +46,7 @@ def judge_looks(looks: Mapping[str, Any], request: Mapping[str, Any]) -> NodeHea
     return NodeHealth(facts=facts, traits=traits(facts, request), **judge(facts, request))
 
 
-def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Answer:
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> NodeFindings:
     judged = collect(one for name in subjects() for one in judge_subject(name, facts, request))
     judged.findings.extend(collect(gpu.conclude(judged, facts, request)).findings)
     looked = looked_at(judged)
@@ -54,7 +54,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Answer:
         summary = f"nothing stands against it, of {len(looked)} things looked at"
         judged.findings.append(HEALTH.passed(request["node"], summary))
     verdict = add_up(judged.findings, skipped=judged.skipped, ran=looked)
-    return Answer(findings=verdict["findings"], verdict=verdict)
+    return NodeFindings(findings=verdict["findings"], verdict=verdict)
 
 
 def judge_subject(name: str, facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:

@@ -14,7 +14,7 @@ from ..verdict.printable import ForeignText
 from .unit import LAUNCH_ID
 
 # It becomes a variable of the ranks: a path, and no other text.
-A_PATH = reading.Limits(pattern=re.compile(r"/.{0,4095}"), most=4096, raw=True)
+A_PATH = reading.Limit(pattern=re.compile(r"/.{0,4095}"), most=4096, raw=True)
 
 
 class FitRequest(TypedDict):
@@ -48,9 +48,9 @@ class Checkpoint(TypedDict):
 class Fit(TypedDict):
     """running: earlier attempts that have not ended there. gpu_error: why there is nothing about GPUs."""
 
-    running: Annotated[list[Annotated[str, reading.Limits(pattern=LAUNCH_ID)]], reading.Limits(needed=True)]
-    gpus: Annotated[list[GpuUse], reading.Limits(most=64, whole=True, needed=True)]
-    gpu_error: Annotated[ForeignText, reading.Limits(instead=ForeignText(""))]
+    running: Annotated[list[Annotated[str, reading.Limit(pattern=LAUNCH_ID)]], reading.Limit(needed=True)]
+    gpus: Annotated[list[GpuUse], reading.Limit(most=64, whole=True, needed=True)]
+    gpu_error: Annotated[ForeignText, reading.Limit(instead=ForeignText(""))]
     checkpoint: Checkpoint | None
 
 

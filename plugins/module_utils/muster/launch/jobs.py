@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from ..verdict.commands import playbook
-from ..verdict.reading import Limits, read_one
+from ..verdict.reading import Limit, read_one
 from ..verdict.words import age, few, plural
 from . import launchers
 from .answers import is_local, of_ranks
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 # What the rank that failed first said last, for the list of launches: judged from what every node keeps of the end, as
 # the launch's own supervisor judges it.
 
-Ranks = Annotated[list[int], Limits(most=MOST_RANKS, whole=True)]
-LogEnd = Annotated[str, Limits(most=MOST_PART, raw=True)]
+Ranks = Annotated[list[int], Limit(most=MOST_RANKS, whole=True)]
+LogEnd = Annotated[str, Limit(most=MOST_PART, raw=True)]
 
 
 class LastWords(TypedDict):
     """What a node keeps of an end. stderr: of each rank, by local rank."""
 
     result: Result | None
-    ranks: Annotated[list[RankState], Limits(most=MOST_RANKS)]
-    errors: Annotated[dict[str, ErrorFile], Limits(most=MOST_RANKS)]
+    ranks: Annotated[list[RankState], Limit(most=MOST_RANKS)]
+    errors: Annotated[dict[str, ErrorFile], Limit(most=MOST_RANKS)]
     agent: LogEnd
-    stderr: Annotated[dict[str, LogEnd], Limits(most=MOST_RANKS)]
+    stderr: Annotated[dict[str, LogEnd], Limit(most=MOST_RANKS)]
 
 
 def first(

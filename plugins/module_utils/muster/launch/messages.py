@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from ..verdict.printable import ForeignText
-from ..verdict.reading import Count, Flag, Limits, Word
+from ..verdict.reading import Count, Flag, Limit, Word
 
 if TYPE_CHECKING:
     from .data import DataFacts
@@ -20,10 +20,10 @@ ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 MOST_PART = 8 * 1024 * 1024  # characters of one part of a log
 MOST_RANKS = 4096  # and parts of their logs, of one node
 
-Amount = Annotated[int, Limits(least=0, below=2**64)]  # some file servers say that they have nearly as many bytes
-Number = Annotated[float, Limits(least=-(2**53), below=2**53)]
-Sentence = Annotated[ForeignText, Limits(most=800)]
-Written = Annotated[str, Limits(most=256 * 1024, raw=True)]  # by a rank, into its error file
+Amount = Annotated[int, Limit(least=0, below=2**64)]  # some file servers say that they have nearly as many bytes
+Number = Annotated[float, Limit(least=-(2**53), below=2**53)]
+Sentence = Annotated[ForeignText, Limit(most=800)]
+Written = Annotated[str, Limit(most=256 * 1024, raw=True)]  # by a rank, into its error file
 
 
 class Identity(TypedDict):
@@ -32,7 +32,7 @@ class Identity(TypedDict):
 
     uid: Count
     gid: Count
-    name: Annotated[str, Limits(pattern=ACCOUNT, instead="")]
+    name: Annotated[str, Limit(pattern=ACCOUNT, instead="")]
     launch_user: Flag
 
 
@@ -85,17 +85,17 @@ class CacheFacts(TypedDict):
 class DiskFacts(TypedDict):
     """path: the nearest folder that exists. free, total: bytes. inodes_free: None where there are no inodes."""
 
-    path: Annotated[str, Limits(most=4096, instead="")]
+    path: Annotated[str, Limit(most=4096, instead="")]
     free: Amount
     total: Amount
-    inodes_free: Annotated[int | None, Limits(least=0, instead=None)]
+    inodes_free: Annotated[int | None, Limit(least=0, instead=None)]
     read_only: Flag
 
 
 class ProcessFacts(TypedDict):
     """pid: None where it cannot be seen; the texts are empty where they are not known."""
 
-    pid: Annotated[int | None, Limits(least=0, instead=None)]
+    pid: Annotated[int | None, Limit(least=0, instead=None)]
     command: Word
     user: Word
     unit: Word
@@ -317,21 +317,21 @@ class LogPart(TypedDict):
     begin: Count
     gap: Count
     offset: Count
-    text: Annotated[str, Limits(most=MOST_PART, raw=True)]
+    text: Annotated[str, Limit(most=MOST_PART, raw=True)]
     more: Flag
 
 
 class Logs(TypedDict):
     """By log: "agent", or "LOCAL_RANK/stdout" and "LOCAL_RANK/stderr"."""
 
-    logs: Annotated[dict[str, LogPart], Limits(most=MOST_RANKS)]
+    logs: Annotated[dict[str, LogPart], Limit(most=MOST_RANKS)]
 
 
 class Result(TypedDict, total=False):
     """How the unit's main process ended: a word of endings.NODE_WORDS, unless the node knows others."""
 
-    reason: Annotated[str, Limits(most=200, pattern=re.compile(".+"))]
-    code: Annotated[int, Limits(least=-1024, below=2**53)]
+    reason: Annotated[str, Limit(most=200, pattern=re.compile(".+"))]
+    code: Annotated[int, Limit(least=-1024, below=2**53)]
     error: Word
     ended_at: Number
 
@@ -341,10 +341,10 @@ class RankState(TypedDict, total=False):
 
     rank: int
     local_rank: Count
-    pid: Annotated[int, Limits(least=0, instead=0)]
+    pid: Annotated[int, Limit(least=0, instead=0)]
     gone_at: Number | None
-    state: Annotated[str, Limits(most=1, instead="")]
-    cpu: Annotated[float, Limits(instead=0.0)]
+    state: Annotated[str, Limit(most=1, instead="")]
+    cpu: Annotated[float, Limit(instead=0.0)]
     wchan: Word
 
 
@@ -370,11 +370,11 @@ class Sample(TypedDict):
     on a GPU, and not ended."""
 
     local_rank: Count
-    state: Annotated[str, Limits(pattern=re.compile("."))]
+    state: Annotated[str, Limit(pattern=re.compile("."))]
     cpu: Number
     switches: Count
-    stack: Annotated[list[Annotated[str, Limits(most=200)]], Limits(most=10, instead=[])]
-    sequence: Annotated[int | None, Limits(least=0, instead=None)]
+    stack: Annotated[list[Annotated[str, Limit(most=200)]], Limit(most=10, instead=[])]
+    sequence: Annotated[int | None, Limit(least=0, instead=None)]
     operation: Word
     begun: Flag
 
@@ -384,19 +384,19 @@ class Samples(TypedDict):
 
     number: Count
     age: Number
-    ranks: Annotated[list[Sample], Limits(most=MOST_RANKS)]
+    ranks: Annotated[list[Sample], Limit(most=MOST_RANKS)]
 
 
 class RanksEnd(TypedDict):
     """The ranks were told to end, since somebody asked for it or the time is up: seconds that they have in all, and
     that are left."""
 
-    reason: Annotated[str, Limits(most=200, pattern=re.compile(".+"))]
+    reason: Annotated[str, Limit(most=200, pattern=re.compile(".+"))]
     seconds: Number
     left: Number
 
 
-Unit = Annotated[dict[str, Annotated[str, Limits(most=200)]], Limits(needed=True)]  # as systemd shows it
+Unit = Annotated[dict[str, Annotated[str, Limit(most=200)]], Limit(needed=True)]  # as systemd shows it
 
 
 class LaunchLook(Logs):
@@ -409,9 +409,9 @@ class LaunchLook(Logs):
 
     unit: Unit
     result: Result | None
-    ranks: Annotated[list[RankState], Limits(most=MOST_RANKS)]
-    errors: Annotated[dict[str, ErrorFile], Limits(most=MOST_RANKS)]
-    notes: Annotated[list[Sentence], Limits(most=20)]
+    ranks: Annotated[list[RankState], Limit(most=MOST_RANKS)]
+    errors: Annotated[dict[str, ErrorFile], Limit(most=MOST_RANKS)]
+    notes: Annotated[list[Sentence], Limit(most=20)]
     disk: DiskFacts
     clock: Number
     ending: RanksEnd | None
@@ -423,7 +423,7 @@ class LastLook(LaunchLook):
     of the node behind the end, as it says (verdict/reading.py reads it)."""
 
     unit_before: Unit
-    error: Annotated[ForeignText, Limits(most=800, instead=ForeignText(""))]
-    leftovers: Annotated[list[Annotated[ProcessFacts, Limits(instead=NOBODY)]], Limits(most=100)]
+    error: Annotated[ForeignText, Limit(most=800, instead=ForeignText(""))]
+    leftovers: Annotated[list[Annotated[ProcessFacts, Limit(instead=NOBODY)]], Limit(most=100)]
     clean: Flag
     record: Any

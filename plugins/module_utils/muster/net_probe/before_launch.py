@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from ..inspect.training_network import PEER_OTHER_INTERFACE
 from ..verdict.check import Check
-from ..verdict.reading import Count, Flag, Limits, UnusableError, read, read_one
+from ..verdict.reading import Count, Flag, Limit, UnusableError, read, read_one
 from . import links, quality, reach
 from .cluster import Cluster, untried
 
@@ -146,13 +146,13 @@ def is_measured(cluster: Cluster, name: str) -> bool:
 # ---------------------------------------------------------------- what nodes answer
 
 
-Text = Annotated[str, Limits(most=200, instead="")]
-OpenPort = Annotated[int | None, Limits(least=1, below=65536, instead=None)]
+Text = Annotated[str, Limit(most=200, instead="")]
+OpenPort = Annotated[int | None, Limit(least=1, below=65536, instead=None)]
 
 
 class Carrier(TypedDict):
-    addresses: Annotated[list[Text], Limits(most=200)]
-    mtu: Annotated[int | None, Limits(least=0, instead=None)]
+    addresses: Annotated[list[Text], Limit(most=200)]
+    mtu: Annotated[int | None, Limit(least=0, instead=None)]
 
 
 class ServedFacts(TypedDict):
@@ -163,15 +163,15 @@ class ServedFacts(TypedDict):
     port: OpenPort
     beats: OpenPort
     holder: Text
-    ephemeral: Annotated[list[Annotated[int, Limits(least=1, below=65536)]], Limits(most=SAMPLES, needed=True)]
-    interfaces: dict[Annotated[str, Limits(most=200)], Carrier] | None
+    ephemeral: Annotated[list[Annotated[int, Limit(least=1, below=65536)]], Limit(most=SAMPLES, needed=True)]
+    interfaces: dict[Annotated[str, Limit(most=200)], Carrier] | None
 
 
 class Call(TypedDict):
     error: Text
-    seconds: Annotated[float, Limits(instead=0.0)]
-    greeting: Annotated[str | None, Limits(most=200, instead=None)]
-    spoke: Annotated[bool, Limits(instead=True)]
+    seconds: Annotated[float, Limit(instead=0.0)]
+    greeting: Annotated[str | None, Limit(most=200, instead=None)]
+    spoke: Annotated[bool, Limit(instead=True)]
 
 
 class Size(TypedDict):
@@ -179,10 +179,10 @@ class Size(TypedDict):
     passes: Flag
 
 
-class Stream(TypedDict):
+class StreamTry(TypedDict):
     whole: Flag
     acked: Count
-    seconds: Annotated[float, Limits(least=1e-9, below=60.0)]
+    seconds: Annotated[float, Limit(least=1e-9, below=60.0)]
 
 
 class LinkFacts(TypedDict, total=False):
@@ -193,11 +193,11 @@ class LinkFacts(TypedDict, total=False):
     neighbour: Text
     way: Text
     error: Text
-    source: Annotated[str | None, Limits(most=200, instead=None)]
+    source: Annotated[str | None, Limit(most=200, instead=None)]
     full_size: Flag
     pmtu: Count
-    sizes: Annotated[list[Size], Limits(most=1000)]
-    bulk: Annotated[list[Stream], Limits(most=2)]
+    sizes: Annotated[list[Size], Limit(most=1000)]
+    bulk: Annotated[list[StreamTry], Limit(most=2)]
 
 
 def read_served(data: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ MOST = 0.6  # of its links in one direction that are bad: then it is the node, a
 
 
 @dataclass(frozen=True)
-class Share:
+class BlameShare:
     """Some of the bad links, and the node behind them.
 
     way: to, from or both, where the node's links in this direction are bad; pair, where neither end can be blamed, and
@@ -59,29 +59,29 @@ class Rows:
         return len(self.by[node, way]) >= max(2, MOST * len(tested.by[node, way]))
 
 
-def blame(nodes: Sequence[str], bad: Collection[Pair], tested: Collection[Pair]) -> list[Share]:
+def blame(nodes: Sequence[str], bad: Collection[Pair], tested: Collection[Pair]) -> list[BlameShare]:
     """Divide the bad links among nodes; in the order of the inventory, whole nodes first."""
     left, every = Rows(nodes, bad), Rows(nodes, tested)
-    found: list[Share] = []
+    found: list[BlameShare] = []
     if len({node for link in tested for node in link}) > 2:
         whole = [node for node in nodes if all(left.are_bad(node, way, every) for way in ("to", "from"))]
         # When most nodes are cut off from each other, none of them is the odd one.
         odd = whole if 2 * len(whole) < len(nodes) else []
-        found += [Share(node, "both", left.take(node, "to", "from")) for node in odd]
+        found += [BlameShare(node, "both", left.take(node, "to", "from")) for node in odd]
         while suspects := [suspect for suspect in left.by if left.are_bad(*suspect, every)]:
             # Where two would explain the same link, the one that explains more.
             node, way = max(suspects, key=lambda suspect: len(left.by[suspect]))
-            found.append(Share(node, way, left.take(node, way)))
+            found.append(BlameShare(node, way, left.take(node, way)))
     for node in nodes:
         mine = left.take(node, "to")
         if mine:
-            found.append(Share(node, "pair", mine))
+            found.append(BlameShare(node, "pair", mine))
     return found
 
 
-def couples(nodes: Sequence[str], shares: list[Share]) -> list[Share]:
+def couples(nodes: Sequence[str], shares: list[BlameShare]) -> list[BlameShare]:
     """Shares of something that has no direction: two nodes that differ from each other are reported once."""
-    found: list[Share] = []
+    found: list[BlameShare] = []
     reported: set[frozenset[str]] = set()
     for share in shares:
         links = tuple(link for link in share.links if frozenset(link) not in reported)
@@ -91,7 +91,7 @@ def couples(nodes: Sequence[str], shares: list[Share]) -> list[Share]:
         if share.way == "pair":
             for link in links:
                 first, second = sorted(link, key=nodes.index)
-                found.append(Share(first, "pair", ((first, second),)))
+                found.append(BlameShare(first, "pair", ((first, second),)))
         else:
-            found.append(Share(share.node, "both", links))
+            found.append(BlameShare(share.node, "both", links))
     return found

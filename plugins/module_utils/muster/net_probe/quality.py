@@ -9,7 +9,7 @@ from ..verdict.check import Check
 from ..verdict.commands import on_node
 from ..verdict.finding import evidence
 from ..verdict.words import few
-from .blame import Share, blame, couples
+from .blame import BlameShare, blame, couples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -237,11 +237,11 @@ def ahead_of(node: str, link: Link) -> float:
     return offset if link.target == node else -offset
 
 
-def measured_on(share: Share, links: Mapping[Pair, Link], value: Callable[[Link], str]) -> str:
+def measured_on(share: BlameShare, links: Mapping[Pair, Link], value: Callable[[Link], str]) -> str:
     return "; ".join(f"{pair[0]} -> {pair[1]}: {value(links[pair])}" for pair in share.links[:8])
 
 
-def ways(share: Share) -> str:
+def ways(share: BlameShare) -> str:
     names = few(share.peers)
     return {
         "to": f"from {names} to it",

@@ -9,7 +9,7 @@ from ..verdict.commands import on_node, playbook, shell
 from ..verdict.finding import evidence
 from ..verdict.words import few
 from . import routes
-from .blame import Share, blame
+from .blame import BlameShare, blame
 from .cluster import untried
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ def checks_of(link: Link, cluster: Cluster) -> list[Check]:
     return list(dict.fromkeys(found))
 
 
-def conclusion(check: Check, share: Share, bad: Mapping[Pair, Link], cluster: Cluster) -> Finding:
+def conclusion(check: Check, share: BlameShare, bad: Mapping[Pair, Link], cluster: Cluster) -> Finding:
     first = bad[share.links[0]]
     if check is WRONG_HOST:
         return wrong_host(share, first, cluster, calls(share, bad))
@@ -270,12 +270,12 @@ def conclusion(check: Check, share: Share, bad: Mapping[Pair, Link], cluster: Cl
     )
 
 
-def calls(share: Share, bad: Mapping[Pair, Link]) -> list[FindingEvidence]:
+def calls(share: BlameShare, bad: Mapping[Pair, Link]) -> list[FindingEvidence]:
     shown = "; ".join(f"{origin} -> {target}: {outcomes(bad[origin, target])}" for origin, target in share.links[:8])
     return evidence("calls between the nodes (net_probe)", shown)
 
 
-def wrong_host(share: Share, link: Link, cluster: Cluster, proof: list[FindingEvidence]) -> Finding:
+def wrong_host(share: BlameShare, link: Link, cluster: Cluster, proof: list[FindingEvidence]) -> Finding:
     address = cluster.node(link.target).address
     return WRONG_HOST.fail(
         share.node,
@@ -289,7 +289,7 @@ def wrong_host(share: Share, link: Link, cluster: Cluster, proof: list[FindingEv
     )
 
 
-def sentence(check: Check, share: Share, bad: Mapping[Pair, Link], cluster: Cluster) -> str:
+def sentence(check: Check, share: BlameShare, bad: Mapping[Pair, Link], cluster: Cluster) -> str:
     says = SAYS[BECAME[check]]
     ports = sorted({port for pair in share.links for port in concerned(check, bad[pair], cluster.declared)})
     where = f"port {', '.join(map(str, ports))}" if len(ports) < 3 else "any port that was tried"
@@ -313,7 +313,7 @@ def outcomes(link: Link) -> str:
     return ", ".join(f"{port} {outcome}" for port, outcome in link.ports.items())
 
 
-def stops_a_launch(check: Check, share: Share, cluster: Cluster) -> bool:
+def stops_a_launch(check: Check, share: BlameShare, cluster: Cluster) -> bool:
     """Whether a launch fails by it: between participants, and on the master port where the head node is called."""
     needed = [pair for pair in share.links if set(pair) <= set(cluster.participants)]
     if check in MASTER_PORT.values():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ..net_probe.blame import Share, blame, couples
+from ..net_probe.blame import BlameShare, blame, couples
 from ..verdict.check import Check, skip_all
 from ..verdict.finding import Skipped, add_up, evidence
 from ..verdict.words import few, plural
@@ -195,7 +195,7 @@ def _blamed(trials: Sequence[RailTrial], bad: Collection[RailTrial]) -> Iterator
     both = {way: one for one, pair in ends.items() for way in (pair, pair[::-1])}
     wrong = [way for way, one in both.items() if one in bad]
     shares = couples(names, blame(names, wrong, list(both)))
-    of_node: dict[str, list[Share]] = defaultdict(list)
+    of_node: dict[str, list[BlameShare]] = defaultdict(list)
     for share in shares:
         if share.way != "pair":
             of_node[share.node.partition(" ")[0]].append(share)

@@ -1,6 +1,6 @@
 """The one reader of foreign input, such as what a node answers: only what has the declared shape is handed on.
 
-A shape is a TypedDict or a dataclass; its annotations say what is read, and `Limits` what else must hold. Texts become
+A shape is a TypedDict or a dataclass; its annotations say what is read, and `Limit` what else must hold. Texts become
 printable, on one line, and are cut; lists and mappings are cut; numbers are finite. An entry of a list or mapping that
 does not fit is left out as a whole. Of what a shape must have, a part that does not fit is empty, and `unseen` says so:
 nobody may take it for "there is nothing".
@@ -50,8 +50,8 @@ class UnusableError(ValueError):
     """Says which field of an answer is wrong, what was expected and what was seen."""
 
 
-class Limits(NamedTuple):
-    """What holds beside the type: Annotated[int, Limits(least=0)].
+class Limit(NamedTuple):
+    """What holds beside the type: Annotated[int, Limit(least=0)].
 
     least, below: of a number. most: characters of a text, entries of a list or mapping; what is beyond is cut.
     pattern: that a whole text matches. raw: a text stays as it is, with its lines. instead: a value for one that does
@@ -69,17 +69,17 @@ class Limits(NamedTuple):
     needed: bool = False
 
 
-NO_LIMITS = Limits()
-Count = Annotated[int, Limits(least=0, below=2**53)]
-Flag = Annotated[bool, Limits(instead=False)]
-Word = Annotated[str, Limits(most=200, instead="")]
+NO_LIMIT = Limit()
+Count = Annotated[int, Limit(least=0, below=2**53)]
+Flag = Annotated[bool, Limit(instead=False)]
+Word = Annotated[str, Limit(most=200, instead="")]
 
 
 def read(shape: type[Shape], given: Any) -> tuple[Shape, tuple[str, ...]]:
     """Return what can be used of it, and the names of what was dropped. Raises UnusableError."""
     if not isinstance(given, dict):
         raise UnusableError(f"expected an object, got {shown(given)}")
-    reading, kinds = Reading(), cast("Any", shape)
+    reading, kinds = AnswerReading(), cast("Any", shape)
     found: dict[str, Any] = {}
     for name, kind in hints(kinds).items():
         reading.left, reading.problem = MOST_PART, ""
@@ -98,14 +98,14 @@ def read(shape: type[Shape], given: Any) -> tuple[Shape, tuple[str, ...]]:
 
 def read_all(shape: type[Shape], given: Any) -> tuple[list[Shape], bool]:
     """Those of a list that fit, and whether all did."""
-    reading = Reading()
-    found = reading.entries(shape, given, "entries", NO_LIMITS)
+    reading = AnswerReading()
+    found = reading.entries(shape, given, "entries", NO_LIMIT)
     return ([], False) if found is NOTHING else (found, not reading.lost)
 
 
 def read_one(kind: Any, given: Any) -> Any:
     """Return a value as this kind; None where it does not fit."""
-    found = Reading().fit(kind, given, "")
+    found = AnswerReading().fit(kind, given, "")
     return None if found is NOTHING else found
 
 
@@ -125,11 +125,11 @@ def optional(shape: Any) -> frozenset[str]:
 
 def empty(kind: Any, problem: str) -> Any:
     """What stands for a part that is not there. Raises UnusableError for a number, of which none is empty."""
-    kinds, limits = options(kind), limits_of(kind)
+    kinds, limit = options(kind), limit_of(kind)
     if type(None) in kinds:
         return None
     origin = get_origin(kinds[0]) or kinds[0]
-    if origin in (list, dict, *TEXTS) and not limits.needed:
+    if origin in (list, dict, *TEXTS) and not limit.needed:
         return origin("") if origin in TEXTS else origin()
     raise UnusableError(problem)
 
@@ -140,9 +140,9 @@ def options(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
 
 
-def limits_of(kind: Any) -> Limits:
+def limit_of(kind: Any) -> Limit:
     notes = get_args(kind)[1:] if get_origin(kind) is Annotated else ()
-    return next((one for one in reversed(notes) if isinstance(one, Limits)), NO_LIMITS)
+    return next((one for one in reversed(notes) if isinstance(one, Limit)), NO_LIMIT)
 
 
 def expected(name: str, kind: Any, given: Any) -> str:
@@ -163,7 +163,7 @@ def is_shape(kind: Any) -> bool:
     return is_typeddict(kind) or dataclasses.is_dataclass(kind)
 
 
-class Reading:
+class AnswerReading:
     """One answer. lost: of which parts something was left out. problem: the first field of a part that does not fit."""
 
     def __init__(self) -> None:
@@ -175,51 +175,51 @@ class Reading:
         if part not in self.lost:
             self.lost.append(part)
 
-    def fit(self, kind: Any, given: Any, part: str, limits: Limits = NO_LIMITS) -> Any:
+    def fit(self, kind: Any, given: Any, part: str, limit: Limit = NO_LIMIT) -> Any:
         """What it is as this kind, or NOTHING. part: of which part of the answer it is."""
         self.left -= 1
         if self.left < 0:
             return NOTHING
         origin = get_origin(kind)
         if origin is Annotated:
-            limits = limits_of(kind)
-            found = self.fit(get_args(kind)[0], given, part, limits)
-            return limits.instead if found is NOTHING else found
+            limit = limit_of(kind)
+            found = self.fit(get_args(kind)[0], given, part, limit)
+            return limit.instead if found is NOTHING else found
         if origin in (Union, types.UnionType):
-            fitting = (self.fit(one, given, part, limits) for one in get_args(kind))
+            fitting = (self.fit(one, given, part, limit) for one in get_args(kind))
             return next((value for value in fitting if value is not NOTHING), NOTHING)
         if origin is list:
-            return self.entries(get_args(kind)[0], given, part, limits)
+            return self.entries(get_args(kind)[0], given, part, limit)
         if origin is dict:
-            return self.mapping(get_args(kind), given, part, limits)
+            return self.mapping(get_args(kind), given, part, limit)
         if kind is Any:
             return None if given is NOTHING else given
         if kind in TEXTS:
-            found = self.text(given, limits, MOST_TEXT)
+            found = self.text(given, limit, MOST_TEXT)
             return ForeignText(found) if kind is ForeignText and found is not NOTHING else found
-        return self.shape(kind, given, part) if is_shape(kind) else plain(kind, given, limits)
+        return self.shape(kind, given, part) if is_shape(kind) else plain(kind, given, limit)
 
-    def entries(self, kind: Any, given: Any, part: str, limits: Limits) -> Any:
+    def entries(self, kind: Any, given: Any, part: str, limit: Limit) -> Any:
         if not isinstance(given, list):
             return NOTHING
-        some = given[: limits.most or MOST_ENTRIES]
+        some = given[: limit.most or MOST_ENTRIES]
         found = [value for one in some if (value := self.fit(kind, one, part)) is not NOTHING]
         if len(found) != len(given):
             self.drop(part)
-            return NOTHING if limits.whole else found
+            return NOTHING if limit.whole else found
         return found
 
-    def mapping(self, kinds: tuple[Any, Any], given: Any, part: str, limits: Limits) -> Any:
+    def mapping(self, kinds: tuple[Any, Any], given: Any, part: str, limit: Limit) -> Any:
         if not isinstance(given, dict):
             return NOTHING
         found = {}
-        for key, one in list(given.items())[: limits.most or MOST_ENTRIES]:
-            name, value = self.text(key, limits_of(kinds[0]), MOST_NAME), self.fit(kinds[1], one, part)
+        for key, one in list(given.items())[: limit.most or MOST_ENTRIES]:
+            name, value = self.text(key, limit_of(kinds[0]), MOST_NAME), self.fit(kinds[1], one, part)
             if name is not NOTHING and value is not NOTHING:
                 found[name] = value
         if len(found) != len(given):
             self.drop(part)
-            return NOTHING if limits.whole else found
+            return NOTHING if limit.whole else found
         return found
 
     def shape(self, kind: Any, given: Any, part: str) -> Any:
@@ -235,18 +235,18 @@ class Reading:
                 return NOTHING
         return kind(**found)
 
-    def text(self, given: Any, limits: Limits, most: int) -> Any:
-        if not isinstance(given, str) or (limits.pattern and not limits.pattern.fullmatch(given)):
+    def text(self, given: Any, limit: Limit, most: int) -> Any:
+        if not isinstance(given, str) or (limit.pattern and not limit.pattern.fullmatch(given)):
             return NOTHING
-        most = limits.most or most
-        if limits.raw:
+        most = limit.most or most
+        if limit.raw:
             return given[:most]
         said = printable(given[:most]).replace("\n", "\N{SYMBOL FOR LINE FEED}").replace("\t", " ")[:most]
         self.left -= len(said)
         return said if self.left >= 0 else NOTHING
 
 
-def plain(kind: Any, given: Any, limits: Limits) -> Any:
+def plain(kind: Any, given: Any, limit: Limit) -> Any:
     if kind is type(None):
         return None if given is None else NOTHING
     if kind is bool:
@@ -254,4 +254,4 @@ def plain(kind: Any, given: Any, limits: Limits) -> Any:
     usable = isinstance(given, int) and not isinstance(given, bool)
     if kind is float:
         usable = usable or (isinstance(given, float) and math.isfinite(given))
-    return given if usable and limits.least <= given < limits.below else NOTHING
+    return given if usable and limit.least <= given < limit.below else NOTHING

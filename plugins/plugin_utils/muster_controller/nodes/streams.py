@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from muster.net_probe import quality, schedule
-from muster.verdict.reading import Limits, read_one
+from muster.verdict.reading import Limit, read_one
 
 from .program import NodeProgram
 
@@ -91,7 +91,7 @@ def good_ports(ports: Mapping[int, str]) -> list[int]:
     return [port for port, outcome in ports.items() if outcome == "ok"]
 
 
-Rate = Annotated[float | None, Limits(least=0, instead=None)]
+Rate = Annotated[float | None, Limit(least=0, instead=None)]
 
 
 class Rates(TypedDict):
