@@ -34,8 +34,8 @@ DESCRIPTOR = ("mediaType", "digest", "size")
 
 # Remove the image names from an archive before podman loads it.
 #
-# podman applies all names in an archive. One such as ubuntu:24.04 would then refer to this image for all users of root's
-# podman on the node. Muster refers to an image by its id.
+# podman applies all names in an archive. One such as ubuntu:24.04 would then refer to this image for all users of
+# root's podman on the node. Muster refers to an image by its id.
 #
 # The names are overwritten in place, with spaces: nothing is copied, and podman never has the names, even if Muster is
 # killed.
