@@ -34,8 +34,8 @@ CHUNK = 16 * 1024
 # A connection between two nodes of a launch, on which each end proves with every line that it knows its secret.
 #
 # Both begin with a line of random characters. Of both, and of the secret, which no other account can read, comes the
-# key of this one connection; each line behind it is a JSON object with its code (HMAC-SHA-256) over direction, number and
-# text, so that none can be forged, changed, left out or sent again. Nothing here waits.
+# key of this one connection; each line behind it is a JSON object with its code (HMAC-SHA-256) over direction, number
+# and text, so that none can be forged, changed, left out or sent again. Nothing here waits.
 
 
 class Channel:
