@@ -15,9 +15,9 @@ from muster.launch import attempts, fit
 from muster.launch.answers import UnusableError, reader
 from muster.launch.attempts import LaunchAttempt, Policy, Seat
 from muster.launch.manager import whose
-from muster.launch.pace import pace
 from muster.launch.plan import PORTS, PlanError
 from muster.launch.planned import USER, LaunchPlan
+from muster.launch.watch import pace
 from muster_controller.artifacts.ids import fresh_id
 from muster_controller.nodes.program import Program
 from muster_controller.playbook.interruption import Interruption

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ...verdict.commands import OnNode
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..progress import WITHIN
+from ..questions import BY_ID
 from ..reaching import CALLED_HEAD, WAITED, before_they_met
-from ..said import BY_ID
 from .process import DISK_WAIT, FROZEN, STOPPED
 from .program import STILL_THERE
 
