@@ -106,8 +106,8 @@ NEXT = {
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from muster.diagnosis.model import Cause, Question
     from muster.diagnosis.evidence import Text
+    from muster.diagnosis.model import Cause, Question
     from muster.verdict.commands import OnNode
 
 
