@@ -20,7 +20,7 @@ from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader, init_plugin_loader
 
 from launch_shapes import a_plan, a_settings
-from muster.launch.pace import pace
+from muster.launch.watch import pace
 from muster.verdict.redaction import Redaction
 from muster_controller.artifacts.keeping import Keeping
 from muster_controller.launch.logs import LogBook

@@ -74,9 +74,13 @@ def verdict_of(tmp_path: Path, launch: str, events: str) -> list[str]:
                   verdict: {launch}
                   plan:
                     launch_id: x
+                    cluster: rack
+                    user: muster
                     backend: gloo
+                    master_addr: 10.0.0.1
+                    master_port: 29500
                     world_size: 1
-                    nodes: [{{node: one, node_rank: 0, nproc: 1, ranks: [0]}}]
+                    nodes: [{{node: one, node_rank: 0, nproc: 1, ranks: [0], address: 10.0.0.1}}]
         """,
     )
 

@@ -8,7 +8,7 @@ import pytest
 
 from cases import cases
 from muster.launch.grants import Grants, judge
-from muster.launch.pace import pace
+from muster.launch.watch import pace
 from muster.verdict.finding import as_lines
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.launch.pace import pace
+from muster.launch.watch import pace
 
 
 @pytest.mark.parametrize(("nodes", "requested", "patience"), [(2, 0, 9.0), (2, 60, 60.0), (2, 3, 9.0), (400, 0, 14.75)])

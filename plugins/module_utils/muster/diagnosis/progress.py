@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..launch.tracebacks import FRAME
 from .case import once
-from .said import BY_ID
+from .questions import BY_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

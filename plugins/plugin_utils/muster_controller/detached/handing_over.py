@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.launch import manager, watched
 from muster.launch.answers import reader
-from muster.launch.pace import pace
+from muster.launch.watch import pace
 from muster.verdict.commands import ping
 from muster.verdict.reading import UnusableError
 from muster_controller.launch.launch_messages import LaunchMessages

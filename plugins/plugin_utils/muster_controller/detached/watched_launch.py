@@ -128,40 +128,34 @@ class WatchedLaunch:
 
     def until_it_runs(self, plan: LaunchPlan) -> WatchedOutcome:
         """Somebody who interrupts meanwhile ends it."""
-        watcher = self.watched(plan)
-        try:
+
+        def follow(watcher: Watched) -> Word | None:
             found = watcher.follow(lambda word: word.running or self.interruption.came)
-            if found and self.interruption.came and not found.over:
-                found = self.ended(watcher)
-            return self.outcome(plan, found)
-        except NodeError as problem:
-            return WatchedOutcome(plan, why=str(problem))
-        finally:
-            watcher.close()
+            return self.ended(watcher) if found and self.interruption.came and not found.over else found
+
+        return self.seen(plan, follow)
 
     # ------------------------------------------------------------ attached to, or ended
 
     def attach(self, plan: LaunchPlan) -> WatchedOutcome:
         """See it through. An interruption leaves it as it is."""
-        watcher = self.watched(plan)
         with self.interruption:
-            try:
-                return self.outcome(plan, watcher.follow(lambda _word: self.interruption.came))
-            except NodeError as problem:
-                return WatchedOutcome(plan, why=str(problem))
-            finally:
-                watcher.close()
+            return self.seen(plan, lambda watcher: watcher.follow(lambda _word: self.interruption.came))
 
     def stop(self, plan: LaunchPlan) -> WatchedOutcome:
         """End its watcher first, which ends the attempt that runs: so no other one begins."""
-        watcher = self.watched(plan)
         with self.interruption:
-            try:
-                return self.outcome(plan, self.ended(watcher))
-            except NodeError as problem:
-                return WatchedOutcome(plan, why=str(problem))
-            finally:
-                watcher.close()
+            return self.seen(plan, self.ended)
+
+    def seen(self, plan: LaunchPlan, follow: Callable[[Watched], Word | None]) -> WatchedOutcome:
+        """Return the outcome after the watcher of this plan was followed."""
+        watcher = self.watched(plan)
+        try:
+            return self.outcome(plan, follow(watcher))
+        except NodeError as problem:
+            return WatchedOutcome(plan, why=str(problem))
+        finally:
+            watcher.close()
 
     def ended(self, watcher: Watched) -> Word | None:
         """Raises NodeError."""

@@ -15,9 +15,9 @@ from muster.launch import attempts, fit
 from muster.launch.answers import reader
 from muster.launch.attempts import LaunchAttempt, Seat
 from muster.launch.manager import whose
-from muster.launch.pace import pace
 from muster.launch.plan import PORTS, PlanError
 from muster.launch.planned import USER, LaunchPlan
+from muster.launch.watch import pace
 from muster.verdict.reading import UnusableError
 from muster_controller.artifacts.ids import fresh_id
 from muster_controller.nodes.program import NodeProgram

@@ -16,13 +16,12 @@ from muster.launch.endings import Ending
 from muster.launch.fetched import sentence
 from muster.launch.manager import not_theirs, others
 from muster.launch.outcome import LaunchRecord
-from muster.launch.pace import pace
 from muster.launch.plan import beat_port, masked
 from muster.launch.preflight import Prepared
 from muster.launch.standstill import standing_still
 from muster.launch.text import pruned, whose
 from muster.launch.unit import unit_properties
-from muster.launch.watch import FOREVER, Decision, Limits
+from muster.launch.watch import FOREVER, Decision, Limits, pace
 from muster.verdict.words import few
 from muster_controller.nodes import own_limits
 from muster_controller.nodes.program import NodeProgram

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from muster.launch.messages import LookRequest, RanksEnd
-    from muster.launch.pace import Pace
     from muster.launch.planned import LaunchPlan, PlannedNode
-    from muster.launch.watch import Limits
+    from muster.launch.watch import Limits, Pace
     from muster_controller.nodes.messages import Messages, NodeReply
     from muster_controller.playbook.interruption import Interruption
 

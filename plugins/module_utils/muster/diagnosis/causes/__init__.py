@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from . import (
-    absent,
     access,
     address,
     agreement,
@@ -22,7 +21,7 @@ from . import (
 )
 
 CAUSES = (
-    *(*head.CAUSES, *names.CAUSES, *agreement.CAUSES, *absent.CAUSES, *address.CAUSES, *network.CAUSES),
+    *(*head.CAUSES, *names.CAUSES, *agreement.CAUSES, *agreement.OF_ABSENT, *address.CAUSES, *network.CAUSES),
     *(*access.CAUSES, *interference.CAUSES),
     *(*process.CAUSES, *lacking.CAUSES, *ended.CAUSES),
     *(*program.CAUSES, *program.OF_CODE, *resources.CAUSES),

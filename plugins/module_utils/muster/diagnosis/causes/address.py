@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...verdict.commands import OnNode, playbook
 from ...verdict.words import few
-from ..digests import environment, value_among
+from ..drift import environment, value_among
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..reaching import CALLED_PEER, is_loopback, probed
 

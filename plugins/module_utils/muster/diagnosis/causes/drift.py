@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...verdict.commands import playbook
-from ..digests import environment, value_among
-from ..drift import difference, of_programs
+from ..drift import difference, environment, of_programs, value_among
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..progress import furthest
 from ..questions import probe

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from ...health.xids import XID_LINE, XIDS
 from ...verdict.commands import OnNode, playbook
 from ...verdict.words import gigabytes
-from ..digests import environment, value_among
+from ..drift import environment, value_among
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
-from ..questions import probe
-from ..said import said
+from ..questions import probe, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

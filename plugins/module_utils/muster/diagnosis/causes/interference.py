@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...verdict.commands import OnNode
 from ...verdict.words import few
-from ..digests import environment
+from ..drift import environment
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..reaching import CALLED_HEAD, CALLED_PEER, CUT, WAITED
 from .address import holding, told_addresses

@@ -14,8 +14,7 @@ from ...verdict.commands import OnNode
 from .. import progress
 from ..case import once
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
-from ..questions import shots_at
-from ..said import said
+from ..questions import said, shots_at
 from .process import DISK_WAIT, FROZEN, STOPPED
 
 if TYPE_CHECKING:
