@@ -2,297 +2,301 @@
 
 DOCUMENTATION = r"""
 module: torchrun_launch
-short_description: Run one torchrun job over all participants, watched and ended everywhere
+short_description: Run and monitor one torchrun job on all participating nodes
 version_added: "0.1.0"
 description:
-  - Computes the plan of a launch (every node's exact command and environment) from the inventory, with the defaults
-    of the role C(cluster) applied.
-  - Looks at every participant first, and starts nothing when one is missing or unfit; all reasons are given at once.
-  - On each node the launch is a systemd unit of its own, run by the unprivileged C(cluster_user). It holds a lease
-    that only this task renews, so that it ends within seconds when nobody watches it any more.
-  - When a rank, an agent, a node or the controller fails, the launch is ended on every node. The verdict names the
-    rank that failed first over all nodes, with its traceback.
-  - The logs of all ranks come to the controller while the launch runs.
-  - Contacts every participant by the connection that the inventory gives it; use it with C(run_once).
+  - Computes the plan of a launch (command and environment of each node) from the inventory, with the defaults of the
+    role C(cluster).
+  - Checks all participating nodes first. If a node is missing or unfit, nothing is started and all reasons are reported
+    at once.
+  - On each node, the launch runs in a systemd unit as the unprivileged user C(cluster_user). The unit holds a lease
+    that only this task renews. Without renewal, the unit stops within seconds.
+  - If a rank, an agent, a node or the controller fails, the launch is stopped on all nodes. The verdict reports the
+    rank that failed first across all nodes, with its traceback.
+  - The logs of all ranks are copied to the controller while the launch runs.
+  - Contacts all participating nodes with the connection settings of the inventory. Use with C(run_once).
 options:
   script:
     description:
-      - Path of the training script, which is there on every node. One of this, O(script_src), O(module) and O(command)
-        is needed.
-      - With O(project), a path that does not begin with a slash is within the project.
+      - Path of the training script on all nodes. One of this option, O(script_src), O(module) and O(command) is
+        required.
+      - With O(project), relative paths start in the project folder.
     type: str
     default: ""
   environment:
-    description: Name of the environment of C(cluster_environments) that it runs in. Empty means the default one.
+    description: Name of the environment in C(cluster_environments) to run in. Empty means the default environment.
     type: str
     default: ""
   image:
     description:
-      - Container image that it runs in, the same on every participant - an archive on the controller (C(.tar), as
-        C(podman save) and C(docker save) write it), or a name with a digest (C(NAME@sha256:...)), which the nodes pull.
-      - The image brings C(python3) (3.10 or newer) and PyTorch. Lease, limits, logs and the user are as without it.
-      - It takes podman and crun on the nodes, and root; not for somebody's own launch.
+      - Container image to run in, the same on all nodes. Either an archive on the controller (C(.tar), as written by
+        C(podman save) or C(docker save)), or a name with a digest (C(NAME@sha256:...)) that the nodes pull.
+      - The image must provide C(python3) (3.10 or newer) and PyTorch. Lease, limits, logs and user are the same as
+        without an image.
+      - Requires podman and crun on the nodes, and root. Not available for user launches.
     type: str
     default: ""
   image_folders:
     description:
-      - With O(image), folders of the nodes that the container shows at the same paths, beside the launch's own ones,
-        O(chdir) and O(data). What others than root may exchange for something else is refused.
+      - Node folders to mount into the container at the same paths, in addition to the launch folders, O(chdir) and
+        O(data). Requires O(image). Folders that users other than root could replace are rejected.
     type: list
     elements: str
     default: []
   script_src:
     description:
-      - Path of a script on the controller that is sent to every node with the start.
-      - It may be a folder with a C(__main__.py), as C(torchrun FOLDER) takes it. Its Python files, but for hidden ones,
-        are sent as one file (C(FOLDER.pyz)), which imports modules and packages of the folder by their names there.
-      - At most 8 MB are sent. What is larger belongs on every node (O(script)).
+      - Path of a script on the controller that is copied to all nodes at the start.
+      - A folder with a C(__main__.py) is also accepted, as in C(torchrun FOLDER). Its Python files, except hidden
+        files, are sent as one archive (C(FOLDER.pyz)). Imports of modules and packages of the folder work unchanged.
+      - The limit is 8 MB. Put larger programs on all nodes and use O(script).
     type: path
     default: ""
   project:
     description:
-      - Folder on the controller whose files every node gets before the start. Each launch has a copy of its own, which
-        nobody can change, and which is compared with what was sent on every node before a rank begins.
-      - Sent is what git tracks there or has not been told to ignore; where there is no git, every file. What lines of
-        C(.musterignore) name is not, nor C(.git) and what looks like a secret (C(.env), C(*.pem), C(id_ed25519) and the
-        like) unless a line with a C(!) includes it.
-      - Only what a node does not have yet travels, to one node from the controller, and from node to node over the
-        training network.
-      - The ranks find it in C(MUSTER_PROJECT), and in C(PYTHONPATH). Their working directory is another one (O(chdir)).
+      - Folder on the controller to copy to all nodes before the start. Each launch has a separate read-only copy, which
+        is verified on all nodes before a rank starts.
+      - Copies all files that are tracked or not ignored by git, or all files if there is no git. Files that match
+        C(.musterignore), C(.git), and files that look like secrets (C(.env), C(*.pem), C(id_ed25519) and similar) are
+        excluded. A line with C(!) in C(.musterignore) includes them.
+      - Only files that are missing on the nodes are transferred, from the controller to one node, and then from node to
+        node over the training network.
+      - C(MUSTER_PROJECT) and C(PYTHONPATH) contain the path of the copy. It is not the working directory of the ranks
+        (O(chdir)).
     type: path
     default: ""
   project_max_mb:
-    description: Megabytes that O(project) may have. A larger one is refused, with its largest files.
+    description: Maximum size of O(project) in MB. A larger project is rejected with a list of its largest files.
     type: int
     default: 100
   data:
     description:
-      - Paths on the nodes that are compared before the start, as the training user - folders by the names and sizes of
-        all that is in them, files by their content, those of more than 64 MB by their size.
+      - Paths on the nodes that are compared before the start, as the training user. Folders are compared by the names
+        and sizes of all files, files by content (above 64 MB by size).
     type: list
     elements: str
     default: []
   module:
-    description: Module to be run in the script's place, as C(torchrun -m) and C(python -m) take it.
+    description: Python module to run instead of a script, as in C(torchrun -m) and C(python -m).
     type: str
     default: ""
   command:
     description:
-      - Command to be run on every node in C(torchrun)'s place, such as C([accelerate, launch, train.py]). Its first
-        word is looked for in the environment's C(bin), then in C(PATH).
-      - C(torchrun) and C(accelerate launch) get the plan in their own options, which come right behind those words.
-        Any other command gets it by placeholders - C({nnodes}), C({node_rank}), C({nproc}), C({world_size}),
-        C({master_addr}), C({master_port}), C({local_addr}), C({launch_id}), C({log_dir}), C({timeout}), C({project}) -
-        and in its environment, as C(MUSTER_NODE_RANK) and so on, and for a C(torchrun) that it calls as
-        C(PET_NODE_RANK) and so on.
-      - O(script), O(script_src) or O(module) take the place of C({script}), or come behind the command. O(script_args)
-        come last. A script that the command names by a relative path is looked for in O(project).
+      - Command to run on all nodes instead of C(torchrun), such as C([accelerate, launch, train.py]). The first word is
+        searched in the C(bin) folder of the environment, then in C(PATH).
+      - C(torchrun) and C(accelerate launch) receive the plan as options directly after these words. Other commands use
+        the placeholders C({nnodes}), C({node_rank}), C({nproc}), C({world_size}), C({master_addr}), C({master_port}),
+        C({local_addr}), C({launch_id}), C({log_dir}), C({timeout}) and C({project}), or the environment variables
+        C(MUSTER_NODE_RANK) and so on. A C(torchrun) that they call reads C(PET_NODE_RANK) and so on.
+      - O(script), O(script_src) or O(module) replaces C({script}), or is appended to the command, followed by
+        O(script_args). A script with a relative path in the command is searched in O(project).
     type: list
     elements: str
     default: []
   script_args:
     description:
-      - Arguments of the script. Every user of the nodes sees them in the list of processes, so that a secret does not
-        belong there but into O(env_file).
+      - Arguments of the script. Do not pass secrets, because all users of the nodes can see arguments in the process
+        list. Use O(env_file) for secrets.
     type: list
     elements: str
     default: []
   env:
     description:
-      - Environment variables of the ranks. They travel in a file that only root and the training user read, and of them
-        plans, messages and artifacts hold the names alone.
-      - Values of names that look like secrets (TOKEN, SECRET, PASSWORD, API_KEY) are covered in logs, too.
+      - Environment variables of the ranks. They are transferred in a file that only root and the training user can
+        read. Plans, messages and artifacts contain only their names.
+      - Values of variables with names like TOKEN, SECRET, PASSWORD or API_KEY are masked in logs.
     type: dict
     default: {}
   env_file:
     description:
-      - File on the controller with more of them, which come before those of O(env) - lines NAME=value, or a mapping in
-        YAML or JSON, taken as they are written. It may be a vault file; any other must not be readable by other users.
-      - Its values are covered wherever they turn up in logs and messages, but for numbers, words and what is short.
+      - File on the controller with environment variables that override O(env), as NAME=value lines, or as a YAML or
+        JSON mapping, without expansion. The file must be a vault file or unreadable for other users.
+      - Its values are masked in logs and messages, except numbers, common words and short values.
     type: path
     default: ""
   nodes:
-    description: Nodes that take part, in the place of C(cluster_launch_nodes). Empty means those.
+    description: Participating nodes, instead of C(cluster_launch_nodes). Empty means C(cluster_launch_nodes).
     type: list
     elements: str
     default: []
   first_nodes:
-    description: Number of participants that take part, from the first one on. 0 means all of them.
+    description: Number of participating nodes to use, starting with the first. 0 means all.
     type: int
     default: 0
   nproc_per_node:
-    description: Number of ranks on each of them. 0 means as many as C(cluster_nproc_per_node) says.
+    description: Number of ranks per node. 0 means C(cluster_nproc_per_node).
     type: int
     default: 0
   chdir:
-    description: Working directory of the ranks, there on every node. Default, a new one of the launch, which is kept.
+    description: >-
+      Working directory of the ranks, which must exist on all nodes. Empty creates a new directory and keeps it.
     type: path
     default: ""
   stall_timeout:
     description:
-      - Seconds without a line from any rank after which the launch is ended as stalled. 0 means never.
-      - Until the first line, O(rendezvous_timeout) is granted on top.
+      - Time in seconds without output from any rank after which the launch is stopped as stalled. 0 disables the
+        timeout.
+      - O(rendezvous_timeout) is added until the first line of output.
     type: float
     default: 0.0
   rendezvous_timeout:
-    description: Seconds that torchrun waits for the other nodes at the start.
+    description: Time in seconds that torchrun waits for the other nodes at the start.
     type: int
     default: 120
   stop_timeout:
     description: >-
-      Seconds that the ranks have between SIGTERM and SIGKILL when somebody ends the launch, or its time limit does.
-      Only ranks get this SIGTERM, so that what they use (loaders, torchrun) is still there to write a checkpoint.
+      Time in seconds between SIGTERM and SIGKILL when a user or the time limit stops the launch. Only ranks receive
+      this SIGTERM, so that data loaders and torchrun keep running while a checkpoint is written.
     type: int
     default: 30
   failure_timeout:
     description: >-
-      Seconds that everything in the launch's unit has between SIGTERM and SIGKILL after a failure, a lost lease, and
-      behind O(stop_timeout).
+      Time in seconds between SIGTERM and SIGKILL for all processes of the unit, after a failure, after a lost lease,
+      and after O(stop_timeout).
     type: int
     default: 5
   silence_timeout:
     description: >-
-      Seconds without an answer of a node after which an attached launch is ended on all of them. 0 means 9, and up to
-      15 with many nodes, which is also the least.
+      Time in seconds without a response from a node after which an attached launch is stopped on all nodes. 0 means 9,
+      and up to 15 with many nodes, which is also the minimum.
     type: float
     default: 0.0
   min_free_mb:
-    description: Megabytes that must be free where the run directory will be.
+    description: Required free disk space in MB for the run directory.
     type: int
     default: 64
   log_max_mb:
     description:
-      - Megabytes that each rank's stdout and stderr, and torchrun's own output, may have on a node. 0 means no limit.
-      - Of a longer one, the beginning and the end are kept.
+      - Maximum size in MB per node of the stdout and stderr of each rank, and of the torchrun output. 0 means no limit.
+      - Larger logs keep their beginning and end.
     type: int
     default: 256
   show_rank:
-    description: Rank whose output is shown as it comes. -1 means none; the logs hold all of it anyway.
+    description: Rank whose output is shown live. -1 shows none. The logs contain the output of all ranks.
     type: int
     default: -1
   detached:
     description:
-      - Whether to return as soon as all ranks run, and leave the launch to itself. It then holds no lease, and is ended
-        by O(time_limit) instead.
+      - Returns as soon as all ranks are running. The launch then has no lease and is limited by O(time_limit).
     type: bool
     default: false
   time_limit:
-    description: Seconds after which the launch is ended wherever it is. 0 means never. A detached launch needs one.
+    description: Time in seconds after which the launch is stopped. 0 means no limit. Required with O(detached).
     type: int
     default: 0
   wait:
     description:
-      - Whether to wait while another launch, or a process outside of launches, has the GPUs, the processors or the port
-        that this one needs. It holds nothing of them meanwhile.
+      - Waits while another launch or process uses the GPUs, processors or port that this launch needs. A waiting launch
+        reserves nothing.
     type: bool
     default: false
   wait_timeout:
-    description: Seconds after which a launch that waits gives up. 0 means never.
+    description: Time in seconds after which a waiting launch gives up. 0 means never.
     type: float
     default: 0.0
   shared:
     description:
-      - Whether to run beside others on the same GPUs or processors. It then needs a port of its own.
+      - Allows the launch to share GPUs or processors with other processes. Requires a separate port.
     type: bool
     default: false
   restarts:
     description:
-      - Number of attempts that may follow a first one that failed. Each has an id and a port of its own, the first
-        one's work folder, C(MUSTER_ATTEMPT) in its environment, and C(MUSTER_CHECKPOINT) where O(checkpoints) finds
-        one.
-      - A node that the failure names is left out. O(spares) take its place, else O(min_nodes) lets the rest go on, else
-        it is used again where nothing is found wrong with it.
-      - Not where it will repeat - the same exception at the same place twice, or three attempts without a newer
-        checkpoint.
-      - Of a detached launch, a watcher on the head node begins them, in the systemd of whoever launches for themselves.
-        It logs in on the others as that user; where it cannot, the launch is refused before the start. So is an
-        administrator's.
+      - Number of restart attempts after a failure. Each attempt has a new id and port, the working directory of the
+        first attempt, and C(MUSTER_ATTEMPT) in its environment. With O(checkpoints), C(MUSTER_CHECKPOINT) is also set.
+      - The failed node is excluded and replaced by one of O(spares). Without a spare, O(min_nodes) allows fewer nodes.
+        Otherwise, the node is used again if no fault was found.
+      - A failure that would repeat is not retried. Examples are the same exception at the same place twice, and three
+        attempts without a new checkpoint.
+      - For a detached launch, a watcher on the head node starts the attempts in the systemd manager of the launch user.
+        The watcher logs in to the other nodes as this user. If these logins fail, or if it is an administrator launch,
+        the launch is rejected before the start.
     type: int
     default: 0
   spares:
-    description: Nodes of gpu_nodes that take no part until one fails, and then its place.
+    description: Nodes of gpu_nodes that replace failed nodes. They take no part until a node fails.
     type: list
     elements: str
     default: []
   min_nodes:
     description:
-      - Number of nodes with which an attempt may go on, ranks reckoned anew. 0 means not with fewer than before.
+      - Minimum number of nodes for a restart attempt. Ranks are renumbered. 0 requires the original number of nodes.
     type: int
     default: 0
   checkpoints:
     description:
-      - Where checkpoints lie on the nodes, as a glob, such as C(/data/run7/step-*). A relative one begins in the
-        working directory of the launch. The newest complete one is C(MUSTER_CHECKPOINT) of each attempt.
-      - Complete is a file of torch.save or safetensors that has its end, a folder of torch.distributed.checkpoint with
-        its C(.metadata), another folder whose files are complete, or any other file that is not empty.
+      - Glob of the checkpoints on the nodes, such as C(/data/run7/step-*). Relative paths start in the working
+        directory of the launch. C(MUSTER_CHECKPOINT) of each attempt is the newest complete checkpoint.
+      - Complete checkpoints are files of torch.save or safetensors that are not truncated, folders of
+        torch.distributed.checkpoint with C(.metadata), other folders with complete files, and other non-empty files.
     type: str
     default: ""
   fetch:
     description:
-      - Patterns of files in the working folders, which are brought here when the launch has ended, however it did, into
-        C(fetched/NODE/) beside its logs. As a shell has them, for each part of a path; C(**) is any number of folders,
-        and a folder that matches comes with all that is in it. Links are not followed.
-      - Whoever attaches to a detached launch fetches what it was begun with.
+      - Glob patterns of files in the working directories to copy to C(fetched/NODE/) next to the logs after the launch,
+        even if it failed. C(**) matches any number of folders. Matching folders are copied recursively. Symbolic links
+        are not followed.
+      - Attaching to a detached launch fetches the patterns of the original launch.
     type: list
     elements: str
     default: []
   fetch_max_mb:
-    description: Megabytes that are fetched from all nodes together. What does not fit is named, and stays there.
+    description: >-
+      Maximum total size in MB of the files fetched from all nodes. Files above the limit are listed and stay there.
     type: int
     default: 1000
   probe:
     description:
-      - Whether the participants call each other before the start, on the launch's own addresses and port.
-      - A link that does not carry calls refuses the launch, and is named with both ends. It takes about a second.
+      - Tests the connections between all participating nodes before the start, with the addresses and the port of the
+        launch.
+      - If a connection fails, the launch is rejected and both ends are reported. The test takes about a second.
     type: bool
     default: true
   diagnose:
     description:
-      - Whether a launch that has failed is diagnosed at once, while its nodes are as it left them. That takes up to 20
-        seconds, asks the nodes involved once more, and changes nothing.
+      - Diagnoses a failed launch immediately, before the nodes change. This takes up to 20 s, contacts the involved
+        nodes again, and changes nothing.
     type: bool
     default: true
   observe:
     description:
-      - Whether the ranks can be asked where they are and which collectives they have begun, so that it can be said why
-        a launch failed, or whom it waits for. A C(sitecustomize) does that, in ranks alone, which also calls the one
-        that Python would have found without it.
+      - Records the Python stack and the collectives of each rank, so that a diagnosis can report why a launch failed or
+        which rank the others wait for. Loads a C(sitecustomize) in the ranks only, which also runs an existing
+        C(sitecustomize).
     type: bool
     default: true
   notice_timeout:
     description:
-      - Seconds that a launch seems to stand still until that is said, with the rank that the others wait for. 0 means
-        never. Nothing is ended by it. A launch that has been quiet for long before has three times as long.
-      - It needs O(observe).
+      - Time in seconds without progress after which the rank that the others wait for is reported. 0 disables the
+        notice. Nothing is stopped. If the launch had a long quiet phase before, three times that phase must pass.
+      - Requires O(observe).
     type: float
     default: 180.0
   attach:
     description:
-      - Id of a detached launch, to be watched to its end. Its logs are fetched whole.
-      - One that was begun from another controller is found on its nodes, which keep its plan.
-      - An interruption leaves it running.
+      - Id of a detached launch to watch until it finishes. Its logs are fetched completely.
+      - A launch from another controller is found on its nodes, which store its plan.
+      - Interrupting the task does not stop the launch.
     type: str
     default: ""
   stop:
-    description: Id of a launch to be ended on all of its nodes, wherever it was begun.
+    description: Id of a launch to stop on all of its nodes, started from any controller.
     type: str
     default: ""
   run_as:
     description:
-      - Whose launch it is. V(cluster_user) is an administrator's - root starts it on the nodes, as C(cluster_user).
-      - V(self) is the own launch of whoever logs in, who is in the group C(muster-launch) on every participant. It runs
-        as that account, in its own systemd and without root, with its files under C(cluster_users_root).
-      - V(auto) is V(self) where whoever logs in is in that group and not root, and V(cluster_user) otherwise.
+      - Owner of the launch. V(cluster_user) is an administrator launch. Root starts it on the nodes as C(cluster_user).
+      - V(self) is a user launch of the login user, who must be in the group C(muster-launch) on all nodes. It runs as
+        this account in the user's systemd manager, without root, with its files in C(cluster_users_root).
+      - V(auto) is V(self) if the login user is in this group and not root, and V(cluster_user) otherwise.
     type: str
     choices: [auto, self, cluster_user]
     default: cluster_user
 extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode: {support: full, description: "Prints the plan, and contacts no node."}
-  diff_mode: {support: none, description: A launch changes nothing that a diff could show.}
+  check_mode: {support: full, description: Prints the plan and contacts no node.}
+  diff_mode: {support: none, description: A launch has no changes to show.}
   idempotent:
     support: none
-    description: "Every call is a launch of its own. Launches are not changes, so C(changed) is false."
+    description: Each call is a new launch. Launches are not changes, so C(changed) is false.
 author:
   - The Muster authors
 """
@@ -319,7 +323,7 @@ EXAMPLES = r"""
   become: true
   run_once: true
 
-- name: Train for two days at most, and do not wait
+- name: Train for two days at most, detached
   torchrun_launch:
     script: /srv/project/train.py
     detached: true
@@ -327,19 +331,19 @@ EXAMPLES = r"""
   become: true
   run_once: true
 
-- name: Watch it to its end
+- name: Watch the launch until it finishes
   torchrun_launch:
     attach: 20261121-093142-1df3
   become: true
   run_once: true
 
-- name: End it
+- name: Stop the launch
   torchrun_launch:
     stop: 20261121-093142-1df3
   become: true
   run_once: true
 
-- name: Print every node's command and environment, and touch nothing
+- name: Print the command and environment of each node without changes
   torchrun_launch:
     script_src: train.py
   run_once: true
@@ -348,22 +352,22 @@ EXAMPLES = r"""
 
 RETURN = r"""
 plan:
-  description: The plan, as in C(plan.json), without the values of the environment.
+  description: Plan as in C(plan.json), without the values of environment variables.
   returned: always
   type: dict
 verdict:
-  description: "The verdict: C(status), C(summary) in one line, C(findings), C(coverage)."
+  description: Verdict with C(status), C(summary) (one line), C(findings) and C(coverage).
   returned: after a launch
   type: dict
 events:
-  description: What the ranks reported with lines that begin with C(@muster).
+  description: Events that the ranks reported in lines that start with C(@muster).
   returned: after a launch
   type: list
   elements: dict
 diagnosis:
   description: >-
-    Why it failed, as in C(diagnosis.json): C(word) (confirmed, likely or unknown), C(lines) for people, C(causes) with
-    their proofs, C(candidates), and what was ruled out (C(ruled_out)).
+    Diagnosis as in C(diagnosis.json), with C(word) (confirmed, likely or unknown), C(lines) (text), C(causes) with
+    evidence, C(candidates), and excluded causes (C(ruled_out)).
   returned: after a launch that failed, unless O(diagnose) is false
   type: dict
 artifacts:
@@ -371,14 +375,14 @@ artifacts:
   returned: after a launch
   type: str
 attempts:
-  description: Of a launch with O(restarts), each attempt, with its nodes, how it ended, and the nodes that it named.
+  description: Attempts of a launch with O(restarts), each with its nodes, outcome and failed nodes.
   returned: after a launch with restarts or checkpoints
   type: list
   elements: dict
 timing:
   description: >-
-    Controller times at which the launch began, silent nodes were spoken of (C(notices)), its end was noticed, and all
-    nodes were clean.
+    Controller times of the start, of the reports of silent nodes (C(notices)), of the detected end, and of the cleanup
+    of all nodes.
   returned: after a launch
   type: dict
 """
