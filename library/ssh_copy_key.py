@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ssh_copy_key
-short_description: Authorize the controller's SSH key on a node, like ssh-copy-id
+short_description: Authorize the SSH key of the controller on a node, like ssh-copy-id
 version_added: "0.2.0"
 description:
   - Adds the public key of the controller to C(~/.ssh/authorized_keys) of the login user, over the current connection of
@@ -33,7 +33,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Authorize the controller's SSH key
+- name: Authorize the SSH key of the controller
   ssh_copy_key:
     node: "{{ inventory_hostname }}"
 """
