@@ -53,23 +53,23 @@ class ActionModule(ControllerAction):
     """Contacts no node."""
 
     OPTIONS: ClassVar[Options] = {
-        # The registered result of torchrun_launch.
+        # Registered result of torchrun_launch.
         "launch": {"type": "dict", "required": True},
-        # Folder of the payload on the controller, whose table says which stages there are.
+        # Folder of the payload on the controller, with the table of the stages.
         "payload": {"type": "path", "required": True},
-        # The mode in which it ran.
+        # Mode of the test.
         "mode": {"type": "str", "choices": ["quick", "full", "soak"], "default": "quick"},
-        # The stages that it was to do; none means all of its mode.
+        # Requested stages. Empty means all stages of the mode.
         "stages": {"type": "list", "elements": "str", "default": []},
-        # The mean of the last losses must be below this part of the mean of the first ones.
+        # Upper bound for the mean of the last losses divided by the mean of the first losses.
         "loss_ratio": {"type": "float", "default": 0.9},
-        # Make what was measured the accepted state of the cluster.
+        # Stores the results as the accepted state of the cluster.
         "accept": {"type": "bool", "default": False},
-        # What it is when a value falls behind the accepted state by more than its bound.
+        # Status of a value that is worse than the accepted state by more than its tolerance.
         "regression": {"type": "str", "choices": ["warn", "fail"], "default": "warn"},
-        # All-reduce busbw across nodes below this is a failure, in GB/s; 0 means none.
+        # Minimum busbw of an all-reduce across nodes, in GB/s. 0 disables the check.
         "busbw_floor": {"type": "float", "default": 0},
-        # The least efficiency of all ranks together, against as many times one rank alone; 0 for none.
+        # Minimum weak-scaling efficiency of all ranks compared to a single rank. 0 disables the check.
         "scaling_floor": {"type": "float", "default": 0.0},
     }
 

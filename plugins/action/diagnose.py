@@ -62,14 +62,14 @@ class ActionModule(ControllerAction):
     """Changes nothing on a node, and ends nothing there."""
 
     OPTIONS: ClassVar[Options] = {
-        # Id of a launch, which may run or be over, and may have been begun from another controller.
+        # Id of a running or finished launch, started from any controller.
         "launch": {"type": "str", "default": ""},
-        # Logs that Muster did not make, on the controller - a file, a folder, or a pattern of files, such as
+        # Logs on the controller that were not written by Muster: a file, a folder or a pattern, such as
         # slurm-*.out.
         "log": {"type": "str", "default": ""},
-        # Account whose torchrun is diagnosed, which runs on the nodes now and was begun without Muster.
+        # Account whose running torchrun, started without Muster, is diagnosed.
         "account": {"type": "str", "default": ""},
-        # Whether only a launch that runs now is diagnosed, and not the last one where there is none.
+        # Diagnoses running launches only, not the last launch.
         "live": {"type": "bool", "default": False},
     }
 

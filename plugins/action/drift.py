@@ -52,11 +52,11 @@ TAKES_OVER = {"installed_parts": ["environment", "named"]}
 
 class ActionModule(ControllerAction):
     OPTIONS: ClassVar[Options] = {
-        # Whether the steps put back what they own, each on the nodes alone that need it.
+        # Runs the steps to restore the settings that Muster manages, on drifted nodes only.
         "repair": {"type": "bool", "default": False},
-        # Whether what is there now is taken as what was last installed.
+        # Records the current state as the installed state.
         "accept": {"type": "bool", "default": False},
-        # Whether msg is what is in drift.json, and no table.
+        # Returns the contents of drift.json as msg instead of a table.
         "json": {"type": "bool", "default": False},
     }
 

@@ -44,21 +44,21 @@ class ActionModule(ControllerAction):
     """Reads files and names on the controller, and contacts no node."""
 
     OPTIONS: ClassVar[Options] = {
-        # The name of the new inventory, which is a folder in inventory/.
+        # Name of the new inventory, a folder in inventory/.
         "name": {"type": "str", "default": ""},
-        # Names, as a list or as one text such as gpu[01-04],head.
+        # Node names, as a list or as text such as gpu[01-04],head.
         "node": {"type": "raw", "default": ""},
-        # The address of each, in the same order.
+        # Addresses in the order of the names.
         "address": {"type": "raw", "default": ""},
-        # The fingerprint of the host key of each, in the same order.
+        # Host key fingerprints in the order of the names.
         "host_key": {"type": "raw", "default": ""},
-        # Number of GPUs of each, to train on.
+        # Number of GPUs per node to train on.
         "gpus": {"type": "int", "default": 0},
-        # Names, and of each its address, or a mapping of address, host_key, gpus, user, port and training_address.
+        # Mapping of names to addresses, or to mappings of address, host_key, gpus, user, port and training_address.
         "nodes": {"type": "dict", "default": {}},
-        # A file on the controller with a node in each line, as name address [slots=N] or as address.
+        # File on the controller with one node per line, as name address [slots=N] or as address.
         "nodes_file": {"type": "str", "default": ""},
-        # An ssh config on the controller; ssh -G says how each of its hosts is reached.
+        # ssh config file on the controller. ssh -G resolves the settings of its hosts.
         "ssh_config": {"type": "str", "default": ""},
     }
 

@@ -38,15 +38,15 @@ MOST_VERBOSE = 2  # with more, Ansible's ssh shows what nodes answer as it comes
 
 class ActionModule(ControllerAction):
     OPTIONS: ClassVar[Options] = {
-        # Whether launches that are over are shown, too, as far as nodes keep their logs (cluster_run_keep).
+        # Includes finished launches whose logs are still on the nodes (cluster_run_keep).
         "history": {"type": "bool", "default": False},
-        # How many of each owner's launches that are over are looked at on a node.
+        # Number of finished launches to read per owner and node.
         "newest": {"type": "int", "default": 20},
-        # How many of the last lines are shown of each launch.
+        # Number of output lines to show per launch.
         "lines": {"type": "int", "default": 2},
-        # Id of a launch whose output is shown as it comes, until it is over or somebody interrupts.
+        # Id of a launch whose output is followed until it finishes or the user interrupts.
         "logs": {"type": "str", "default": ""},
-        # The rank whose output is shown with logs. -1 means every rank's, and torchrun's own.
+        # Rank whose output logs shows. -1 shows all ranks and torchrun.
         "rank": {"type": "int", "default": 0},
     }
 

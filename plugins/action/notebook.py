@@ -38,17 +38,17 @@ VERBS = {"started": "start", "stopped": "stop", "looked_at": "look"}
 
 class ActionModule(ControllerAction):
     OPTIONS: ClassVar[Options] = {
-        # Whose notebook it is.
+        # Owner of the notebook.
         "user": {"type": "str", "default": ""},
-        # started and stopped have it be so. looked_at says whether it runs.
+        # Requested state. looked_at only reports the state.
         "state": {"type": "str", "choices": ["started", "stopped", "looked_at"], "default": "looked_at"},
-        # With started of state, whether it starts with the node as well, until it is stopped.
+        # Starts the notebook at boot until it is stopped. Requires state=started.
         "at_boot": {"type": "bool", "default": False},
-        # The node on which it is.
+        # Node that runs the notebook.
         "on_node": {"type": "str", "default": ""},
-        # The nodes on which notebooks may be.
+        # Nodes on which notebooks are allowed.
         "nodes": {"type": "list", "elements": "str", "default": []},
-        # Port on the machine from which it is used.
+        # Local port on the machine of the user.
         "port": {"type": "int", "default": 8888},
     }
 

@@ -27,7 +27,7 @@ class ActionModule(ControllerAction):
     """Contacts no node."""
 
     OPTIONS: ClassVar[Options] = {
-        # Id of the run, as its folder is named; the newest that there is when it is empty.
+        # Id of the run, which is the name of its folder. Empty means the newest run.
         "run": {"type": "str", "default": ""},
     }
 
