@@ -73,14 +73,8 @@ environment:
   description: Environment that C(current) points to after the changes.
   returned: when the lock has the environment
   type: str
-plan:
-  description: Required changes with reasons, in the format of M(pytorch_env).
-  returned: success
-  type: dict
-facts:
-  description: Platform, C library version and kernel version.
-  returned: step is look
-  type: dict
+plan: {description: "Required changes with reasons, in the format of M(pytorch_env).", returned: success, type: dict}
+facts: {description: "Platform, C library version and kernel version.", returned: step is look, type: dict}
 """
 
 import os

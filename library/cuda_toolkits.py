@@ -67,10 +67,7 @@ refused:
   description: Installed packages that prevent the installation, with the reason.
   returned: success
   type: dict
-needed:
-  description: Whether the node differs from the request.
-  returned: success
-  type: bool
+needed: {description: Whether the node differs from the request., returned: success, type: bool}
 notes:
   description: Toolkits that do not belong to a package. Each one is also a warning.
   returned: success

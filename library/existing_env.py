@@ -43,10 +43,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-there:
-  description: Whether the environment has a Python.
-  returned: always
-  type: bool
+there: {description: Whether the environment has a Python., returned: always, type: bool}
 marks:
   description: First part of the files that identify the tool that created the environment, by file name.
   returned: always
@@ -59,18 +56,12 @@ other:
   description: Users other than root with write access, as a sentence. Empty if there are none.
   returned: always
   type: str
-torchrun:
-  description: Whether the environment has C(bin/torchrun).
-  returned: always
-  type: bool
+torchrun: {description: Whether the environment has C(bin/torchrun)., returned: always, type: bool}
 said:
   description: Information reported by the Python of the environment, if it was started.
   returned: always
   type: dict
-looked_as:
-  description: User that started the Python.
-  returned: always
-  type: str
+looked_as: {description: User that started the Python., returned: always, type: str}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -84,10 +84,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-backend:
-  description: Firewall that holds the rules, V(ufw) or V(nftables).
-  returned: success
-  type: str
+backend: {description: "Firewall that holds the rules, V(ufw) or V(nftables).", returned: success, type: str}
 packages:
   description: Packages to install first. If there are any, nothing was changed.
   returned: success

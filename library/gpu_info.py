@@ -47,10 +47,7 @@ facts:
   type: dict
   contains:
     uptime: {description: Seconds since boot., type: float, returned: always}
-    container:
-      description: Container type of the node. Empty if the node is not a container.
-      type: str
-      returned: always
+    container: {description: Container type. Empty if the node is no container., type: str, returned: always}
     virtual:
       description: Virtual machine type of the node. Empty if the node is not a virtual machine.
       type: str
@@ -93,10 +90,7 @@ facts:
       description: Paths between GPUs and network adapters, and the processors local to each GPU.
       type: dict
       returned: always
-    fabric_manager:
-      description: Unit, version and errors of the fabric manager, or null.
-      type: dict
-      returned: always
+    fabric_manager: {description: "Its unit, version and errors, or null.", type: dict, returned: always}
     imex: {description: State of the unit nvidia-imex. Empty if there is none., type: str, returned: always}
     holders:
       description: Processes that have a driver file open, except the daemons that keep the driver loaded.

@@ -9,8 +9,8 @@ module: gpu_stack_manifest
 short_description: Record the installed GPU stack on a node
 version_added: "0.1.0"
 description:
-  - Records the installed GPU stack packages with version and origin, the loaded driver, and the driver module on disk
-    for each kernel in a file for users and programs.
+  - Records the installed GPU stack packages with version and origin, and the loaded and installed driver per kernel, in
+    a file for users and programs.
   - Muster never reads this file to make a decision. The file contains no times and is written only if the node has
     changed.
 author: The Muster authors

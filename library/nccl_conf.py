@@ -47,8 +47,7 @@ options:
     default: ""
   pkey:
     description: >-
-      InfiniBand partition key. The module converts the key to its table index. Empty selects an index only if
-      necessary.
+      InfiniBand partition key. The module converts the key to its index. Empty selects an index only if necessary.
     type: str
     default: ""
   traffic_class:
@@ -75,11 +74,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-reasons:
-  description: Reasons for the settings, one sentence each.
-  returned: success
-  type: list
-  elements: str
+reasons: {description: "Reasons for the settings, one sentence each.", returned: success, type: list, elements: str}
 differences:
   description: Differences that were or would be applied, one sentence each.
   returned: success

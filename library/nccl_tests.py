@@ -81,10 +81,7 @@ folder:
   returned: success
   type: str
   sample: /var/lib/muster/nccl-tests/2.19.6_cuda13.0_nccl2.29.7_1f0a2b3c/build
-needed:
-  description: Whether a build is required.
-  returned: success
-  type: bool
+needed: {description: Whether a build is required., returned: success, type: bool}
 """
 
 import fcntl

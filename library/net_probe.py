@@ -65,11 +65,7 @@ network:
     links:
       - {from: node1, to: node2, ports: {"29500": ok, "32768": ok}, outcome: ok, rtt_ms: 0.041, loss: 0.0,
          path_mtu: 1500, gbps: 9.41, offset_ms: 0.012, source: 10.0.0.1, interface: eth0}
-findings:
-  description: All findings.
-  returned: always
-  type: list
-  elements: dict
+findings: {description: All findings., returned: always, type: list, elements: dict}
 verdict:
   description: Summary of the findings. C(coverage) lists the skipped checks with reasons.
   returned: always

@@ -170,10 +170,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-needed:
-  description: Whether the node differs from the request.
-  returned: success
-  type: bool
+needed: {description: Whether the node differs from the request., returned: success, type: bool}
 plan:
   description: Required changes. All values are empty if there are no changes.
   returned: success
@@ -188,11 +185,7 @@ plan:
     reexec: {description: Whether systemd must reload its settings., type: bool, returned: always}
     units: {description: Units with the required actions., type: list, elements: dict, returned: always}
     user: {description: Account to create. Empty if there is none., type: dict, returned: always}
-traces:
-  description: Paths of O(traces) that exist.
-  returned: success
-  type: list
-  elements: str
+traces: {description: Paths of O(traces) that exist., returned: success, type: list, elements: str}
 differences:
   description: All differences, one sentence each.
   returned: success

@@ -70,11 +70,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-asked:
-  description: Packages passed to apt-get install.
-  returned: success
-  type: list
-  elements: str
+asked: {description: Packages passed to apt-get install., returned: success, type: list, elements: str}
 """
 
 import os

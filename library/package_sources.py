@@ -35,8 +35,8 @@ options:
     default: {}
   mirror:
     description:
-      - Name of the mirror. If a task does not set this or one of the following options, the action plugin reads the
-        value from the inventory.
+      - Name of the mirror. If this or a following option is not set, the action plugin reads the value from the
+        inventory.
     type: str
     default: upstream
   mirror_urls:
@@ -80,11 +80,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-differences:
-  description: All differences, one sentence each.
-  returned: success
-  type: list
-  elements: str
+differences: {description: "All differences, one sentence each.", returned: success, type: list, elements: str}
 notes:
   description: Packages that the mirror does not provide, and the source used instead.
   returned: success

@@ -356,11 +356,7 @@ findings:
   returned: when the request can be fulfilled
   type: list
   elements: dict
-pip_output:
-  description: Complete output of pip.
-  returned: when pip failed
-  type: list
-  elements: str
+pip_output: {description: Complete output of pip., returned: when pip failed, type: list, elements: str}
 """
 
 import os

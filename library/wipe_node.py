@@ -33,10 +33,7 @@ options:
     suboptions:
       path: {description: Path of the folder., type: path, required: true}
       only: {description: Patterns of the names to remove., type: list, elements: str, default: []}
-      keeps:
-        description: Description of the remaining files, used in messages.
-        type: str
-        default: Muster did not write
+      keeps: {description: "Remaining files, for messages.", type: str, default: Muster did not write}
   reexec:
     description: Whether systemd reloads its settings after the removal of the files.
     type: bool
