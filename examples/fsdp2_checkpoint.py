@@ -1,10 +1,10 @@
-"""FSDP2 with a distributed checkpoint: saved by as many processes as there are, loaded by any other number of them.
+"""FSDP2 with a distributed checkpoint that can be loaded with a different number of processes.
 
     torchrun --nproc-per-node=3 fsdp2_checkpoint.py save DIR
     torchrun --nproc-per-node=2 fsdp2_checkpoint.py load DIR
 
-Each process holds and writes its own part of every parameter. DIR has to be the same for all of them: on several
-machines a shared file system. Needs PyTorch 2.6 or newer.
+Each process holds and writes its shard of each parameter. DIR must be the same for all processes: use a shared file
+system on several machines. Requires PyTorch 2.6 or newer.
 """
 
 import gc
@@ -25,7 +25,7 @@ STEPS = 5
 
 
 def build():
-    """Layers, each of them sharded by itself: only one is whole at a time. 10 and 7 divide by neither 2 nor 3 well."""
+    """Layers that are sharded separately, so that only one is unsharded at a time. 10 and 7 do not divide evenly."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(16, 10), nn.GELU(), nn.Linear(10, 7), nn.GELU(), nn.Linear(7, 4))
     mesh = init_device_mesh("cuda" if dist.get_backend() == "nccl" else "cpu", (dist.get_world_size(),))
@@ -45,7 +45,7 @@ def train(model, optimizer, device):
 
 
 def digest(model):
-    """Of the whole parameters, put together from the parts of all processes."""
+    """Return a digest of the full parameters, gathered from all processes."""
     found = hashlib.sha256()
     for name, part in model.state_dict().items():
         whole = part.full_tensor().cpu().contiguous()
@@ -63,7 +63,7 @@ def work(verb, folder, device):
     if verb == "save":
         dcp.save(state, checkpoint_id=folder)
     else:
-        dcp.load(state, checkpoint_id=folder)  # into the parts that this process has
+        dcp.load(state, checkpoint_id=folder)  # into the shards of this process
         set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
     facts = {"event": verb, "processes": dist.get_world_size(), "parameters_sha256": digest(model)}
     if dist.get_rank() == 0:
@@ -80,7 +80,7 @@ def main():
     try:
         work(verb, folder, device)
     finally:
-        gc.collect()  # what still holds the group goes first: no thread of Gloo's may outlive Python
+        gc.collect()  # first free objects that hold the group: no Gloo thread may outlive Python
         dist.destroy_process_group()
 
 

@@ -6,52 +6,54 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: apt_repositories
-short_description: Let apt know of package repositories, each with the key that it must be signed with
+short_description: Configure apt repositories with verified signing keys
 version_added: "0.1.0"
 description:
-  - Writes the source, the key and the preferences of each repository, and has apt read its lists.
-  - A key that is fetched must have one of the fingerprints that are given, wherever it comes from. A repository that is
-    not signed with it is forgotten again, so that it stands in nothing else's way on the node, and the module fails.
-  - A repository that the node has already, by somebody else's entry for the same address, is used as it is.
+  - Writes the source, the key and the preferences of each repository and updates the package lists.
+  - A downloaded key is accepted only if its fingerprint is listed. If a repository is not signed with this key, the
+    module removes the repository, so that it does not break apt on the node, and fails.
+  - A repository that is already configured with the same URL, in a file that Muster did not write, is used unchanged.
 author: The Muster authors
 options:
   node:
-    description: Name of the node in the inventory, for messages.
+    description: Name of the node in the inventory, used in messages.
     type: str
     required: true
   repositories:
-    description: The repositories.
+    description: Repositories to configure.
     type: list
     elements: dict
     required: true
     suboptions:
-      name: {description: "Name of its files, after C(muster-).", type: str, required: true}
-      uri: {description: Its address., type: str, default: ""}
+      name: {description: "Name of the repository files, after the prefix C(muster-).", type: str, required: true}
+      uri: {description: URL of the repository., type: str, default: ""}
       of_archive:
         description: >-
-          Instead of O(repositories[].uri). Components of the distribution's own archive, wherever the node has that
-          from.
+          Components of the distribution archive, instead of O(repositories[].uri). The URL is taken from the existing
+          sources of the node.
         type: list
         elements: str
         default: []
-      fingerprints: {description: Fingerprints that its key may have., type: list, elements: str, default: []}
-      label: {description: Label that its packages carry., type: str, default: ""}
-      priority: {description: "Priority of its packages; 0 leaves apt's own.", type: int, default: 0}
-      key: {description: Text of its key., type: str, default: ""}
+      fingerprints: {description: Accepted fingerprints of the signing key., type: list, elements: str, default: []}
+      label: {description: Label in the Release file of the repository., type: str, default: ""}
+      priority: {description: apt pin priority of the packages. 0 keeps the default of apt., type: int, default: 0}
+      key: {description: Signing key as text., type: str, default: ""}
       key_urls:
-        description: Where else its key is fetched from. The first that answers decides.
+        description: URLs of the signing key. The first URL that responds is used.
         type: list
         elements: str
         default: []
   environment:
     description:
-      - Variables with which keys are fetched. Default, those of C(cluster_http_proxy) and C(cluster_https_proxy).
-      - apt has its proxies in files of its own.
+      - >-
+        Environment variables for the key download. Default: the proxies from C(cluster_http_proxy) and
+        C(cluster_https_proxy).
+      - apt reads its proxies from its own configuration files.
     type: dict
     default: {}
 extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode: {support: full, description: Says which files it would write; no key is fetched.}
+  check_mode: {support: full, description: Reports the files to write. Keys are not downloaded.}
   diff_mode: {support: full}
   platform: {support: full, platforms: debian}
 """

@@ -6,51 +6,51 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: conda_env
-short_description: An environment of conda packages on a node
+short_description: Manage an environment of conda packages on a node
 version_added: "0.2.0"
 description:
-  - Takes an environment that the controller has put together, looks whether its Python starts, and only then lets the
-    link C(current) lead to it. Used by the controller's part of M(pytorch_env) for C(cluster_environments).
-  - The environment is looked at on every run. What is unfinished or different is unpacked anew beside it. An older one
-    is removed only when no process uses it.
+  - Unpacks an environment that was built on the controller, verifies that its Python starts, and then switches the link
+    C(current) to it. The action plugin of M(pytorch_env) uses this module for C(cluster_environments).
+  - The environment is verified on every run. An incomplete or different environment is unpacked again next to the old
+    one. An older environment is removed only if no process uses it.
 author: The Muster authors
 options:
   node:
-    description: Name of the node in the inventory, for messages.
+    description: Name of the node in the inventory, used in messages.
     type: str
     required: true
   root:
-    description: Folder that holds C(envs/) and the link C(current).
+    description: Folder with C(envs/) and the link C(current).
     type: path
     required: true
   sections:
-    description: What the lock has for this request, for each platform.
+    description: Lock file entries for this request, one per platform.
     type: list
     elements: dict
     default: []
   target:
-    description: Name of the environment that the archive was put together for; its path is in the files.
+    description: Name of the environment for which the archive was built. The files in the archive contain its path.
     type: str
     default: ""
   archive:
-    description: The sha256 of the archive, which is in the folder C(store) of O(root).
+    description: SHA-256 checksum of the archive in the folder C(store) of O(root).
     type: str
     default: ""
   user:
-    description: Unprivileged user as whom its Python is started.
+    description: Unprivileged user that starts the Python of the environment for verification.
     type: str
     default: nobody
   keep:
-    description: Number of earlier environments that are kept.
+    description: Number of previous environments to keep.
     type: int
     default: 1
   step:
-    description: V(look) says what is to be done, and changes nothing. V(provide) does it.
+    description: Step to run. V(look) reports the required changes and changes nothing. V(provide) applies the changes.
     type: str
     choices: [look, provide]
     default: look
   lock_timeout:
-    description: Seconds to wait for another run that works in the same O(root).
+    description: Time in seconds to wait for another run that uses the same O(root).
     type: int
     default: 900
 extends_documentation_fragment: action_common_attributes
@@ -61,7 +61,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Look at an environment of conda packages
+- name: Check an environment of conda packages
   conda_env:
     node: "{{ inventory_hostname }}"
     root: /opt/muster/pytorch/named/bio
@@ -70,17 +70,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 environment:
-  description: The environment that C(current) leads to, or will.
-  returned: the lock has it
+  description: Environment that C(current) points to after the changes.
+  returned: when the lock has the environment
   type: str
-plan:
-  description: What was to be done and why, as M(pytorch_env) returns it.
-  returned: success
-  type: dict
-facts:
-  description: The platform, and the versions of its C library and kernel.
-  returned: step is look
-  type: dict
+plan: {description: "Required changes with reasons, in the format of M(pytorch_env).", returned: success, type: dict}
+facts: {description: "Platform, C library version and kernel version.", returned: step is look, type: dict}
 """
 
 import os

@@ -6,27 +6,28 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: container_engine
-short_description: Have a container engine give GPUs to its containers
+short_description: Configure a container engine for GPU containers
 version_added: "0.1.0"
 description:
-  - Adds NVIDIA's runtime to docker or containerd with C(nvidia-ctk runtime configure), where the engine does not know
-    it; the rest of its file stays. docker is asked to reload, and never restarted. containerd is restarted where what
-    runs in it survives that.
-  - Has the GPUs described to podman (CDI) where a driver is loaded, by the toolkit's own service where there is one.
-  - An engine that is not there is not installed. The module fails and says so.
+  - Adds the NVIDIA runtime to docker or containerd with C(nvidia-ctk runtime configure) if it is missing. Other
+    settings are kept. docker is reloaded and never restarted. containerd is restarted only if running containers
+    survive the restart.
+  - Generates the CDI specification for podman on nodes with a loaded driver. Uses the service of the toolkit if
+    available.
+  - The module does not install the engine. It fails if the engine is missing.
 author: The Muster authors
 options:
   node:
-    description: Name of the node, for messages.
+    description: Name of the node, used in messages.
     type: str
     required: true
   engine:
-    description: The engine.
+    description: Container engine to configure.
     type: str
     choices: [docker, podman, containerd]
     required: true
   mode:
-    description: With V(manage) what differs is done. With V(verify) the module fails on a difference.
+    description: Mode of the module. V(manage) applies the differences. V(verify) fails on differences.
     type: str
     choices: [manage, verify]
     default: manage
@@ -38,7 +39,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Have docker give GPUs to its containers
+- name: Configure docker for GPU containers
   container_engine:
     node: "{{ inventory_hostname }}"
     engine: docker
@@ -46,7 +47,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 differences:
-  description: What was done something about, or would be, one sentence each.
+  description: Differences that were or would be applied, one sentence each.
   returned: success
   type: list
   elements: str

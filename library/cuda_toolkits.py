@@ -6,45 +6,45 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cuda_toolkits
-short_description: Look which CUDA toolkits a node has
+short_description: Check the CUDA toolkits of a node
 version_added: "0.1.0"
 description:
-  - Looks at every folder C(/usr/local/cuda-X.Y), whether packages brought it, and what its C(nvcc --version) says; and
-    where C(/usr/local/cuda) leads.
-  - Says which packages are still needed. A toolkit that no package brought is taken as it is, and named.
+  - Checks all folders C(/usr/local/cuda-X.Y), whether they belong to packages, the output of C(nvcc --version), and the
+    target of the link C(/usr/local/cuda).
+  - Returns the packages to install. A toolkit that does not belong to a package is used unchanged and reported.
 author: The Muster authors
 options:
   node:
-    description: Name of the node, for messages.
+    description: Name of the node, used in messages.
     type: str
     required: true
   mode:
-    description: With V(verify) the module fails on a difference. V(manage) says what is to be done.
+    description: Mode of the module. V(verify) fails on differences. V(manage) returns the required changes.
     type: str
     choices: [manage, verify]
     default: manage
   fix:
-    description: What to do about a difference; the end of the sentence with which V(verify) fails.
+    description: Suggested fix, appended to the error message of V(verify).
     type: str
     default: ""
   versions:
-    description: Versions that the node shall have, such as V(13.0).
+    description: Required toolkit versions, such as V(13.0).
     type: list
     elements: str
     required: true
   default:
-    description: Version to which C(/usr/local/cuda) shall lead. Empty for wherever it leads.
+    description: Version that C(/usr/local/cuda) must point to. Empty accepts any target.
     type: str
     default: ""
 extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode: {support: full, description: Says as well whether C(/usr/local/cuda) would be changed.}
+  check_mode: {support: full, description: Also reports whether C(/usr/local/cuda) would change.}
   diff_mode: {support: full}
   platform: {support: full, platforms: posix}
 """
 
 EXAMPLES = r"""
-- name: Look at the CUDA toolkits
+- name: Check the CUDA toolkits
   cuda_toolkits:
     node: "{{ inventory_hostname }}"
     versions: ["12.8", "13.0"]
@@ -53,26 +53,23 @@ EXAMPLES = r"""
 
 RETURN = r"""
 packages:
-  description: Packages that the node shall have for them.
+  description: Packages required for the toolkits.
   returned: success
   type: list
   elements: str
   sample: [cuda-toolkit-13-0]
 default:
-  description: Where C(/usr/local/cuda) is to lead; empty where it stays.
+  description: Required target of C(/usr/local/cuda). Empty if the link does not change.
   returned: success
   type: str
   sample: /usr/local/cuda-13.0
 refused:
-  description: Packages beside which none of these is installed, with the reason.
+  description: Installed packages that prevent the installation, with the reason.
   returned: success
   type: dict
-needed:
-  description: Whether anything differs.
-  returned: success
-  type: bool
+needed: {description: Whether the node differs from the request., returned: success, type: bool}
 notes:
-  description: Toolkits that no package brought. Each is a warning as well.
+  description: Toolkits that do not belong to a package. Each one is also a warning.
   returned: success
   type: list
   elements: str

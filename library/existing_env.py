@@ -6,35 +6,35 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: existing_env
-short_description: Look at an environment that somebody else has made, and change nothing
+short_description: Inspect an existing Python environment without changes
 version_added: "0.2.0"
 description:
-  - Looks which program has made an environment (conda, mamba, micromamba, pixi, uv, virtualenv or venv), whether its
-    Python starts and imports torch as an unprivileged user, and who may change it. Used by the controller's part of
-    M(pytorch_env) for the entries of C(cluster_environments) that have a C(prefix), which also judges it.
+  - Detects the tool that created an environment (conda, mamba, micromamba, pixi, uv, virtualenv or venv), whether its
+    Python starts and imports torch as an unprivileged user, and who has write access. The action plugin of
+    M(pytorch_env) uses and evaluates this module for the entries of C(cluster_environments) with a C(prefix).
 author: The Muster authors
 options:
   node:
-    description: Name of the node in the inventory, for messages.
+    description: Name of the node in the inventory, used in messages.
     type: str
     required: true
   prefix:
-    description: The environment's folder, which has C(bin/python).
+    description: Folder of the environment, which contains C(bin/python).
     type: path
     required: true
   user:
-    description: Unprivileged user as whom it is looked at. V(nobody) looks until it exists.
+    description: Unprivileged user for the inspection. If the user does not exist yet, V(nobody) is used.
     type: str
     default: nobody
 extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode: {support: full, description: Does and returns the same as without it.}
-  diff_mode: {support: none, description: "Changes nothing, so there is nothing to show."}
+  check_mode: {support: full, description: Same behaviour as without check mode.}
+  diff_mode: {support: none, description: "Changes nothing, so there is no diff."}
   platform: {support: full, platforms: posix}
 """
 
 EXAMPLES = r"""
-- name: Look at an environment of conda
+- name: Inspect a conda environment
   existing_env:
     node: "{{ inventory_hostname }}"
     prefix: /opt/miniconda3/envs/train
@@ -43,34 +43,25 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-there:
-  description: Whether it has a Python.
-  returned: always
-  type: bool
+there: {description: Whether the environment has a Python., returned: always, type: bool}
 marks:
-  description: The beginnings of the files by which the program that made it is known, by their names.
+  description: First part of the files that identify the tool that created the environment, by file name.
   returned: always
   type: dict
 everybody:
-  description: A file or folder of it that everybody may write to; empty for none.
+  description: A world-writable file or folder of the environment. Empty if there is none.
   returned: always
   type: str
 other:
-  description: Who else than root may change it, as a sentence; empty for nobody.
+  description: Users other than root with write access, as a sentence. Empty if there are none.
   returned: always
   type: str
-torchrun:
-  description: Whether it has C(bin/torchrun).
-  returned: always
-  type: bool
+torchrun: {description: Whether the environment has C(bin/torchrun)., returned: always, type: bool}
 said:
-  description: What its Python says of itself, where it was started.
+  description: Information reported by the Python of the environment, if it was started.
   returned: always
   type: dict
-looked_as:
-  description: User as whom its Python was started.
-  returned: always
-  type: str
+looked_as: {description: User that started the Python., returned: always, type: str}
 """
 
 from ansible.module_utils.basic import AnsibleModule

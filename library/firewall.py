@@ -8,26 +8,26 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: firewall
-short_description: Lets in peers, ssh and what the user lists, and nothing else
+short_description: Default-deny firewall that allows cluster nodes, SSH and listed ports
 version_added: "0.1.0"
 description:
-  - Allows ssh on the ports on which the node has it, every node of C(gpu_nodes) on the interface that carries training
-    traffic, and O(allow). Everything else that comes in is denied; what goes out, and ICMP, is left as it is.
-  - On a node with ufw, writes its own rules into ufw's files, all of them in one step, and loads them without a moment
-    in which nothing protects the node or something is cut off. Rules of others and their order are kept.
-  - On a node that has no ufw because something else is in force, keeps a table of its own in nftables.
-  - Judges the outcome beforehand by walking the first packets of a launch and of ssh through all rules of the node.
-    A rule of others that would block them is named, and nothing is changed.
-  - A change is guarded by a timer on the node that undoes it. Only a new connection, made after it, stops the timer.
-  - Names the listening services that a change cuts off from outside, and what container engines publish past it.
+  - Allows SSH on the ports of the node's sshd, all nodes of C(gpu_nodes) on the training interface, and O(allow). All
+    other incoming traffic is denied. Outgoing traffic and ICMP are not changed.
+  - On a node with ufw, writes the rules into the files of ufw in one step and loads them atomically, without
+    interrupting protection or connections. Existing rules and their order are kept.
+  - On a node without ufw but with another active firewall, manages a separate table in nftables.
+  - Evaluates the result in advance by simulating the first packets of a launch and of SSH against all rules of the
+    node. If an existing rule blocks them, the module reports the rule and changes nothing.
+  - A timer on the node reverts each change unless a new connection confirms the change.
+  - Reports listening services that a change makes unreachable from outside, and ports that container engines publish
+    past the firewall.
 options:
   mode:
     description:
-      - With V(manage) the firewall is changed where it differs.
-      - With V(verify) nothing is changed. The task fails when something would block a launch, or is open that should
-        not be.
-      - With V(leave) all of ours goes, because the node leaves the cluster. ufw itself stays as it is; as long as it is
-        on, so does the rule that lets ssh in.
+      - Mode of the module. V(manage) applies the differences.
+      - V(verify) changes nothing and fails if rules block a launch or leave unwanted ports open.
+      - V(leave) removes all rules of Muster, because the node leaves the cluster. ufw itself is not changed. The SSH
+        rule stays as long as ufw is active.
     type: str
     choices: [manage, verify, leave]
     default: manage
@@ -40,35 +40,32 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Keep the firewall, and let the monitoring in
+- name: Manage the firewall and allow node_exporter
   firewall:
     allow:
       - {port: 9100, from: [192.168.0.0/16], comment: node exporter}
   become: true
 
-- name: Only say what would block a launch, and what is open
+- name: Only check for blocked launches and unwanted open ports
   firewall:
     mode: verify
   become: true
 """
 
 RETURN = r"""
-backend:
-  description: What holds the rules, V(ufw) or V(nftables).
-  returned: success
-  type: str
+backend: {description: "Firewall that holds the rules, V(ufw) or V(nftables).", returned: success, type: str}
 packages:
-  description: Packages that must be installed first. Nothing was changed when there are any.
+  description: Packages to install first. If there are any, nothing was changed.
   returned: success
   type: list
   elements: str
 findings:
-  description: What was concluded about what comes in, each with a stable C(id), a C(status), a C(summary) and a C(fix).
-  returned: when the node could be looked at
+  description: Results for incoming traffic, each with a stable C(id), a C(status), a C(summary) and a C(fix).
+  returned: when the node could be checked
   type: list
   elements: dict
 msg:
-  description: What is open that should not be, what is cut off and what is published past the firewall.
-  returned: when there is something to say
+  description: Unwanted open ports, unreachable services, and ports published past the firewall.
+  returned: when there are warnings
   type: str
 """

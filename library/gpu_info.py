@@ -5,99 +5,100 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_info
-short_description: Tell what NVIDIA GPUs a node has and what state they are in
+short_description: Gather facts about the NVIDIA GPUs of a node
 version_added: "0.1.0"
 description:
-  - Reads the PCI bus, the driver, the fabric manager, and what C(nvidia-smi) says of every GPU, of the topology and of
-    every NVLink. Nothing is judged; that is done by M(nccl_health).
-  - Needs no particular rights. Only root is told who has the devices of others open, and may read the fabric manager's
-    log; what cannot be looked at is said, and is never an error.
-  - C(nvidia-smi) is asked only while the driver is loaded, which it would load otherwise. One that hangs is told and
-    left where it is.
+  - Reads the PCI bus, the driver, the fabric manager, and the output of C(nvidia-smi) for all GPUs, the topology and
+    all NVLinks. M(nccl_health) evaluates the facts.
+  - Requires no privileges. Only root can see device holders of other users and the fabric manager log. Missing
+    information is reported and is never an error.
+  - Runs C(nvidia-smi) only if the driver is loaded, because C(nvidia-smi) would load the driver. A hanging
+    C(nvidia-smi) is reported and left running.
 options:
   seconds:
-    description: Time after which C(nvidia-smi) counts as hanging. Eight GPUs without persistence need half of that.
+    description: >-
+      Time in seconds after which C(nvidia-smi) is considered to hang. Eight GPUs without persistence mode need about
+      half of the default.
     type: float
     default: 30.0
 extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode: {support: full, description: Does and returns the same as without it.}
-  diff_mode: {support: none, description: "Changes nothing, so there is nothing to show."}
+  check_mode: {support: full, description: Same behaviour as without check mode.}
+  diff_mode: {support: none, description: "Changes nothing, so there is no diff."}
   idempotent: {support: full, description: Changes nothing.}
 author:
   - The Muster authors
 """
 
 EXAMPLES = r"""
-- name: Look at the GPUs
+- name: Gather GPU facts
   gpu_info:
   register: __gpus
 
-- name: Show which GPU is where
+- name: Show the slot of each GPU
   ansible.builtin.debug:
     msg: "{{ __gpus.facts.gpus | map(attribute='name') | zip(__gpus.facts.gpus | map(attribute='slot')) }}"
 """
 
 RETURN = r"""
 facts:
-  description: What was seen. Whatever could not be had is null, and C(skipped) says why.
+  description: Gathered facts. Unavailable values are null, with the reason in C(skipped).
   returned: always
   type: dict
   contains:
-    uptime: {description: Seconds since the boot., type: float, returned: always}
-    container: {description: "The kind of container that the node is, or an empty string.", type: str, returned: always}
+    uptime: {description: Seconds since boot., type: float, returned: always}
+    container: {description: Container type. Empty if the node is no container., type: str, returned: always}
     virtual:
-      description: The kind of virtual machine that the node is, or an empty string.
+      description: Virtual machine type of the node. Empty if the node is not a virtual machine.
       type: str
       returned: always
     bus:
       description: >-
-        Every GPU on the PCI bus, driver or not: slot, id, class, name, driver, whether it answers, numa node, link
-        (speed, width, what they could be, and what the slot could), and the error counts of the bus (aer).
+        All GPUs on the PCI bus, with or without a driver: slot, id, class, name, driver, whether the GPU responds, NUMA
+        node, link (speed and width, with the maxima of GPU and slot), and PCIe error counters (aer).
       type: list
       elements: dict
       returned: always
-    nvswitches: {description: How many NVSwitches are on the bus., type: int, returned: always}
+    nvswitches: {description: Number of NVSwitches on the PCI bus., type: int, returned: always}
     driver:
       description: >-
-        Versions of the module in the kernel (loaded), of libnvidia-ml (library) and of the module on disk (on_disk),
-        whether the module is the open one, and the newest CUDA that it takes.
+        Versions of the loaded module (loaded), of libnvidia-ml (library) and of the module on disk (on_disk), whether
+        the module is the open one, and the newest supported CUDA version.
       type: dict
       returned: always
     smi:
       description: >-
-        How asking C(nvidia-smi) went: status (ok, not_run, missing, hangs, mismatch, no_driver, failed, unreadable),
-        why, its exit status (code), seconds, what it said beside its answer (notes), after how many characters its
-        answer ended too early (cut), and the GPUs that it could not reach (lost by their numbers, lost_slots by their
-        places on the bus).
+        Result of running C(nvidia-smi): status (ok, not_run, missing, hangs, mismatch, no_driver, failed, unreadable),
+        why, exit status (code), seconds, additional output (notes), number of characters after which the output was
+        truncated (cut), and unreachable GPUs (lost by index, lost_slots by PCI slot).
       type: dict
       returned: always
     gpus:
       description: >-
-        Every GPU that the driver lists, with its name, uuid, slot, memory, ECC, remapped rows, PCIe link, clocks,
-        power, temperatures, reasons for lowered clocks, MIG, persistence, fabric, processes with owner and age, and
+        All GPUs that the driver lists, with name, uuid, slot, memory, ECC, remapped rows, PCIe link, clocks, power,
+        temperatures, clock throttle reasons, MIG, persistence mode, fabric state, processes with owner and age, and
         NVLinks.
       type: list
       elements: dict
       returned: always
     missing:
-      description: Slots of GPUs that are on the bus and that the driver does not list.
+      description: Slots of GPUs that are on the PCI bus but not listed by the driver.
       type: list
       elements: str
       returned: always
     topology:
-      description: How GPUs and network adapters reach each other, and the processors near each GPU.
+      description: Paths between GPUs and network adapters, and the processors local to each GPU.
       type: dict
       returned: always
-    fabric_manager: {description: "Its unit, version and complaints, or null.", type: dict, returned: always}
-    imex: {description: "State of the unit nvidia-imex, or empty.", type: str, returned: always}
+    fabric_manager: {description: "Its unit, version and errors, or null.", type: dict, returned: always}
+    imex: {description: State of the unit nvidia-imex. Empty if there is none., type: str, returned: always}
     holders:
-      description: Processes that have a file of the driver open, without those that keep it ready.
+      description: Processes that have a driver file open, except the daemons that keep the driver loaded.
       type: list
       elements: dict
       returned: always
-    holders_all: {description: Whether those of all users could be seen., type: bool, returned: always}
-    skipped: {description: "What could not be looked at, and why.", type: dict, returned: always}
+    holders_all: {description: Whether processes of all users were visible., type: bool, returned: always}
+    skipped: {description: "Information that could not be gathered, with the reason.", type: dict, returned: always}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_stack_manifest
-short_description: Keep on a node what of the GPU stack is installed there
+short_description: Record the installed GPU stack on a node
 version_added: "0.1.0"
 description:
-  - Looks which packages of the GPU stack are installed, in which version and from where, which driver is loaded, and
-    which is on disk for each kernel. It keeps that as a file for people and programs.
-  - No decision is ever made from the file. It holds no times, and is written only when the node has changed.
+  - Records the installed GPU stack packages with version and origin, and the loaded and installed driver per kernel, in
+    a file for users and programs.
+  - Muster never reads this file to make a decision. The file contains no times and is written only if the node has
+    changed.
 author: The Muster authors
 options:
   node:
@@ -19,7 +20,7 @@ options:
     type: str
     required: true
   path:
-    description: The file.
+    description: Path of the file.
     type: path
     required: true
 extends_documentation_fragment: action_common_attributes
@@ -30,7 +31,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Keep what was installed
+- name: Record the installed GPU stack
   gpu_stack_manifest:
     node: "{{ inventory_hostname }}"
     path: /var/lib/muster/gpu_stack.json

@@ -6,34 +6,33 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: hosts_file
-short_description: The names of the cluster's nodes in a node's hosts file
+short_description: Manage the names of all cluster nodes in /etc/hosts
 version_added: "0.1.0"
 description:
-  - Keeps a block with the name and the cluster address of every node, and takes these names and the machine's own
-    hostname off the lines of loopback addresses. Every other line is kept byte for byte.
-  - A line outside the block that gives a node's name another address is not changed. The module fails and names it.
-  - Where cloud-init is, it is made to leave the file alone. Its template gets the same block, because the user data
-    of a provider outranks every setting on the machine.
-  - Afterwards the node's resolver is asked for every name, and the module fails when an answer is wrong.
-  - With no O(nodes) at all, the block is taken out, the machine's own names go back to C(127.0.1.1), and cloud-init is
-    left to itself.
-  - An action plugin of the same name fills in O(nodes) and O(own) from the inventory.
+  - Maintains a block with the name and the cluster address of all nodes, and removes these names and the machine's own
+    host name from the lines of loopback addresses. All other lines are kept byte for byte.
+  - A line outside the block that assigns another address to a node name is not changed. The module fails and reports
+    the line.
+  - Prevents cloud-init from overwriting the file. The cloud-init template gets the same block, because user data of the
+    provider overrides all settings on the machine.
+  - Finally resolves all names on the node and fails if an address is wrong.
+  - With empty O(nodes), removes the block, assigns the machine's own names to C(127.0.1.1), and restores the cloud-init
+    settings.
+  - The action plugin of the same name reads O(nodes) and O(own) from the inventory.
 author: The Muster authors
 options:
   nodes:
-    description:
-      - The nodes in the order of the inventory, each name with its address. Filled in from the inventory when it is
-        not given.
+    description: Cluster address of each node by node name, in inventory order. Read from the inventory if not set.
     type: dict
     default: {}
   own:
-    description: Name of this node in the inventory. Filled in from the inventory when it is not given.
+    description: Name of this node in the inventory. Read from the inventory if not set.
     type: str
     default: ""
   mode:
     description:
-      - With V(manage) the file is written when it differs.
-      - With V(verify) only the resolver's answers are judged, and nothing is changed.
+      - Mode of the module. V(manage) writes the file if it differs.
+      - V(verify) only checks the resolved addresses and changes nothing.
     type: str
     choices: [manage, verify]
     default: manage
@@ -45,18 +44,18 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Keep the nodes' names
+- name: Manage the node names
   hosts_file:
   become: true
 
-- name: Only look whether every name leads to the right address
+- name: Only check that all names resolve to the right addresses
   hosts_file:
     mode: verify
 """
 
 RETURN = r"""
 reasons:
-  description: Why a file was written, or would be, one sentence each.
+  description: Reasons for writing the files, one sentence each.
   returned: success
   type: list
   elements: str

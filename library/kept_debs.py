@@ -5,30 +5,30 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kept_debs
-short_description: Keep the files of packages that are about to be replaced
+short_description: Keep the package files of packages that will be replaced
 version_added: "0.2.0"
 description:
-  - Each file is copied from apt's cache, or downloaded. Files of other packages in the folder are removed.
-  - Fails where a package is in neither, and names all such.
+  - Copies each package file from the apt cache, or downloads it. Removes files of other packages from the folder.
+  - Fails and lists the packages that are neither in the cache nor available for download.
 options:
-  node: {description: The node's name for messages., type: str, required: true}
-  folder: {description: "Where they are kept, a folder of root's.", type: path, required: true}
+  node: {description: "Name of the node, used in messages.", type: str, required: true}
+  folder: {description: "Folder for the package files, owned by root.", type: path, required: true}
   packages:
-    description: Packages as C(name=version).
+    description: Packages to keep, as C(name=version).
     type: list
     elements: str
     required: true
 extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode: {support: none, description: It is used where something is changed alone.}
-  diff_mode: {support: none, description: Names are what there is to show.}
+  check_mode: {support: none, description: Used only for changes.}
+  diff_mode: {support: none, description: There is nothing to show except file names.}
   platform: {support: full, platforms: debian}
 author:
   - The Muster authors
 """
 
 EXAMPLES = r"""
-- name: Keep the driver that is there
+- name: Keep the packages of the installed driver
   kept_debs:
     node: "{{ inventory_hostname }}"
     folder: /var/lib/muster/driver_before
@@ -36,7 +36,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-bytes: {description: How much is kept., returned: success, type: int}
+bytes: {description: Total size of the kept files., returned: success, type: int}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -6,41 +6,42 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: launch_users
-short_description: Have people launch as themselves on a node
+short_description: Configure a node for user launches
 version_added: "0.2.0"
 description:
-  - Gives accounts that exist what a launch of their own needs - the group C(muster-launch), a user manager that stays
-    after the logout, its limits, seats that they can take, a folder of their own, and C(torchrun) in login shells.
-  - An account is never made or altered otherwise. Who is not in the list any more loses what this module gave, and
-    keeps all files; as long as a launch of theirs runs, all stays.
-  - A user manager that runs already has its limits and groups from its start. It is started anew where nothing else of
-    the account runs; else that is left for the next boot, and said.
+  - Configures existing accounts for user launches. Each account gets the group C(muster-launch), a user manager that
+    continues after logout, its limits, access to GPU and CPU slots, a folder, and C(torchrun) in login shells.
+  - Accounts are neither created nor changed in other ways. An account that is no longer listed loses these settings and
+    keeps all files. While a launch of the account is running, nothing is removed.
+  - A running user manager keeps its limits and groups. The module restarts it if no other process of the account is
+    running. Otherwise, the module reports that the change takes effect at the next boot.
 author: The Muster authors
 options:
   node:
-    description: Name of the node, for messages.
+    description: Name of the node, used in messages.
     type: str
     required: true
   users:
     description:
-      - Accounts, each as its name, or as a mapping of O(memlock), O(nofile) and O(tasks) with a C(name).
+      - Accounts that may launch as themselves, as names, or as mappings of C(name) with O(memlock), O(nofile) and
+        O(tasks).
     type: list
     elements: raw
     default: []
   root:
-    description: Folder under which each account has one of its own. It must be root's, and on a disk of the node.
+    description: Folder with one subfolder per account. Must be owned by root and on a local disk.
     type: path
     required: true
   torchrun:
-    description: What C(torchrun) leads to in login shells.
+    description: Target of C(torchrun) in login shells.
     type: path
     required: true
   gpus:
-    description: Number of GPUs; those that are there count as well.
+    description: Number of GPUs. Detected GPUs are included.
     type: int
     default: 0
   mode:
-    description: With V(manage) what differs is done. With V(verify) the module fails on a difference.
+    description: Mode of the module. V(manage) applies the differences. V(verify) fails on differences.
     type: str
     choices: [manage, verify]
     default: manage
@@ -52,7 +53,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Let two people launch as themselves
+- name: Allow user launches for two accounts
   launch_users:
     node: "{{ inventory_hostname }}"
     users: [anna, {name: ben, memlock: 64G}]
@@ -62,7 +63,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 differences:
-  description: What was done something about, or would be, one sentence each.
+  description: Differences that were or would be applied, one sentence each.
   returned: success
   type: list
   elements: str

@@ -6,55 +6,56 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nccl_conf
-short_description: What a node's interfaces call for in /etc/nccl.conf
+short_description: Manage the NCCL settings of a node in /etc/nccl.conf
 version_added: "0.1.0"
 description:
-  - Looks which interfaces NCCL would take by itself, and to which fabrics the node's RDMA devices belong. Only where it
-    could choose wrongly, a block of C(/etc/nccl.conf) says what it shall take. A plain node gets no file.
-  - Lines of others are kept byte for byte. One that is for debugging alone, or that NCCL does not understand, is named.
-  - C(NCCL_SOCKET_IFNAME) is the interface that a launch has in its environment, or is not there.
+  - Detects which interfaces NCCL would select and to which fabrics the RDMA devices of the node belong. Writes a block
+    to C(/etc/nccl.conf) only if NCCL could select a wrong device. A node with a simple network gets no file.
+  - Other lines are kept byte for byte. Lines that are only for debugging or that NCCL does not understand are reported.
+  - C(NCCL_SOCKET_IFNAME) is either the interface in the environment of a launch, or not set.
 author: The Muster authors
 options:
   node:
-    description: Name of the node, for messages.
+    description: Name of the node, used in messages.
     type: str
     required: true
   mode:
-    description: With V(manage) the file is written when it differs. With V(verify) the module fails on a difference.
+    description: Mode of the module. V(manage) writes the file if it differs. V(verify) fails on differences.
     type: str
     choices: [manage, verify]
     default: manage
   conf:
-    description: V(auto), V(off), or a mapping of variables to values.
+    description: Settings to write. V(auto), V(off), or a mapping of variables to values.
     type: raw
     default: auto
   interface:
-    description: Interface that carries the training. Empty means the one that has O(address).
+    description: Training interface. Empty means the interface that has O(address).
     type: str
     default: ""
   address:
-    description: The node's address for training.
+    description: Training address of the node.
     type: str
     default: ""
   hca:
-    description: RDMA adapters that NCCL takes. Empty means those of the fastest fabric.
+    description: RDMA adapters for NCCL. Empty means the adapters of the fastest fabric.
     type: list
     elements: str
     default: []
   gid_index:
-    description: Index of the GID on RoCE. Empty leaves it to NCCL.
+    description: GID index for RoCE. Empty leaves the choice to NCCL.
     type: str
     default: ""
   pkey:
-    description: InfiniBand partition by its key, of which NCCL is given the place. Empty looks for one where it must.
+    description: >-
+      InfiniBand partition key. The module converts the key to its index. Empty selects an index only if necessary.
     type: str
     default: ""
   traffic_class:
-    description: Traffic class on RoCE. Empty leaves it to the adapter.
+    description: RoCE traffic class. Empty keeps the adapter setting.
     type: str
     default: ""
   service_level:
-    description: Service level on InfiniBand. Empty leaves it to the adapter.
+    description: InfiniBand service level. Empty keeps the adapter setting.
     type: str
     default: ""
 extends_documentation_fragment: action_common_attributes
@@ -65,7 +66,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Tell NCCL what it cannot know
+- name: Configure NCCL
   nccl_conf:
     node: "{{ inventory_hostname }}"
     interface: "{{ cluster_interface }}"
@@ -73,13 +74,9 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-reasons:
-  description: Why, one sentence each.
-  returned: success
-  type: list
-  elements: str
+reasons: {description: "Reasons for the settings, one sentence each.", returned: success, type: list, elements: str}
 differences:
-  description: What was written, or would be, one sentence each.
+  description: Differences that were or would be applied, one sentence each.
   returned: success
   type: list
   elements: str

@@ -5,28 +5,28 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nccl_health
-short_description: Say whether this node would run a job of NCCL or Gloo, and why not
+short_description: Check whether a node can run an NCCL or Gloo job
 version_added: "0.1.0"
 description:
-  - Looks at GPUs, NVLink and the driver; at the torch and the NCCL that a launch really loads; at RDMA and Ethernet
-    links, their counters, and GPUDirect; at the bus (ACS, IOMMU, link widths).
-  - Looks at limits, shared memory and the environment from inside a systemd unit like that of a launch, as the training
+  - Checks the GPUs, NVLink and the driver, the torch and NCCL libraries that a launch loads, the RDMA and Ethernet
+    links with their counters, GPUDirect, and the PCI bus (ACS, IOMMU, link widths).
+  - Checks limits, shared memory and the environment inside a systemd unit like the unit of a launch, as the training
     user.
-  - Looks at disk, clock, and the kernel's log (Xid, SXid, AER, memory, disks); at nccl.conf, ranks left behind, who
-    holds the port of the rendezvous, and ports that container engines publish past the firewall.
-  - A sick node never makes it fail. What it found is returned, each with the words that fix it; docs/findings.md
-    lists everything that it can find.
-  - The node only looks; the controller judges what was seen, and keeps of it what is returned here.
-  - Needs no particular rights. What only root may see, what needs a tool that is not there, and what does not matter on
-    this node is skipped, with the reason. Every program that it runs has a time-out.
-  - What a Muster launch of its own does on the node is no fault.
+  - Checks the disk, the clock, the kernel log (Xid, SXid, AER, memory, disks), nccl.conf, leftover ranks, the owner of
+    the rendezvous port, and ports that container engines publish past the firewall.
+  - A faulty node never causes a failure of the module. Findings are returned with their fix. docs/findings.md lists all
+    possible findings.
+  - The node only gathers data. The controller evaluates the data and returns the result described here.
+  - Requires no privileges. Checks that need root, need a missing tool, or do not apply to the node are skipped with a
+    reason. All programs run with a timeout.
+  - Resource usage of running Muster launches is not a fault.
 options:
   node:
     description: Name of the node in the inventory.
     type: str
     required: true
   user:
-    description: Name of the training user, as whom a launch's unit runs.
+    description: Training user, which runs the units of launches.
     type: str
     required: true
   address:
@@ -34,19 +34,19 @@ options:
     type: str
     required: true
   interface:
-    description: Training interface of the node. Empty means the one that has O(address).
+    description: Training interface of the node. Empty means the interface that has O(address).
     type: str
     default: ""
   gpus:
-    description: How many GPUs a launch uses here.
+    description: Number of GPUs that a launch uses on this node.
     type: int
     default: 0
   gpu_model:
-    description: Model of the GPUs, as the inventory has it. Empty means whatever is there.
+    description: GPU model in the inventory. Empty accepts all models.
     type: str
     default: ""
   nproc:
-    description: How many ranks a launch has here.
+    description: Number of ranks of a launch on this node.
     type: int
     default: 1
   torchrun:
@@ -54,55 +54,55 @@ options:
     type: str
     required: true
   backend:
-    description: What the ranks of a launch talk with.
+    description: Communication backend of a launch.
     type: str
     choices: [gloo, nccl]
     default: gloo
   port:
-    description: Port of the rendezvous.
+    description: Rendezvous port.
     type: int
     default: 29500
   head:
-    description: Whether this is the head node, on which O(port) must be free.
+    description: Whether this node is the head node, on which O(port) must be free.
     type: bool
     default: false
   run_root:
-    description: Folder in which launches keep their logs.
+    description: Folder for launch logs.
     type: str
     default: /var/lib/muster/launches
   code:
-    description: Paths of the code that jobs run, which must be the same on every node.
+    description: Paths of user code that must be identical on all nodes.
     type: list
     elements: str
     default: []
   collective:
     description:
-      - Whether all ranks of the node do a short all-reduce, in a unit like that of a launch. It takes some seconds,
-        and GPUs that nobody else uses.
+      - Runs a short all-reduce on all ranks of the node in a unit like the unit of a launch. Takes several seconds and
+        requires idle GPUs.
     type: bool
     default: false
   allow:
     description: >-
-      Entries of the firewall that let everybody reach a port (firewall_allow). Publishing those is no finding.
+      Firewall entries (C(firewall_allow)) that open a port to all hosts. Publishing these ports is not a finding.
     type: list
     elements: dict
     default: []
   shares:
-    description: Folders of a file server that are to be mounted (shared_data_mounts).
+    description: Folders of a file server that must be mounted (C(shared_data_mounts)).
     type: list
     elements: dict
     default: []
 extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode: {support: full, description: Does and returns the same as without it.}
-  diff_mode: {support: none, description: "Changes nothing, so there is nothing to show."}
+  check_mode: {support: full, description: Same behaviour as without check mode.}
+  diff_mode: {support: none, description: "Changes nothing, so there is no diff."}
   idempotent: {support: full, description: Changes nothing.}
 author:
   - The Muster authors
 """
 
 EXAMPLES = r"""
-- name: Look at the node as a launch will find it
+- name: Check the node
   nccl_health:
     node: "{{ inventory_hostname }}"
     user: muster
@@ -119,27 +119,27 @@ EXAMPLES = r"""
 RETURN = r"""
 facts:
   description: >-
-    What was seen, by subject: C(system), C(unit) (from inside a unit), C(gpu), C(driver), C(ethernet), C(rdma), C(pci),
+    Gathered facts by subject: C(system), C(unit) (inside a unit), C(gpu), C(driver), C(ethernet), C(rdma), C(pci),
     C(kernel_log), C(host), C(disk), C(clock), C(environment), C(jobs), C(ras), C(code), C(collective), C(mounts).
   returned: always
   type: dict
 traits:
   description: >-
-    What must be equal on every node, as short values: C(os), C(kernel), C(python), C(driver), C(cuda), C(torch),
-    C(nccl), C(gpu_model), C(vbios), C(hca_firmware), C(rdma_ports), C(ib_subnets), C(ib_managers),
-    C(ib_partitions), C(roce_mtu), C(mtu), C(link_speed), C(environment), C(nccl_conf), C(code).
-    None where it is not known, or does not matter.
+    Values that must be equal on all nodes: C(os), C(kernel), C(python), C(driver), C(cuda), C(torch), C(nccl),
+    C(gpu_model), C(vbios), C(hca_firmware), C(rdma_ports), C(ib_subnets), C(ib_managers), C(ib_partitions),
+    C(roce_mtu), C(mtu), C(link_speed), C(environment), C(nccl_conf), C(code). Unknown or irrelevant values are null.
   returned: always
   type: dict
 findings:
-  description: "What was found: C(id), C(status), C(summary), C(fix) and more; a single C(pass) when nothing was."
+  description: >-
+    Findings with C(id), C(status), C(summary), C(fix) and other keys. A single C(pass) finding if there are none.
   returned: always
   type: list
   elements: dict
 verdict:
   description: >-
-    The findings added up: C(status), C(summary), and in C(coverage) the ids that were looked for (C(ran)) and those
-    that were not, each with C(why) (C(skipped)).
+    Summary of the findings: C(status), C(summary), and in C(coverage) the ids that were checked (C(ran)) and the ids
+    that were skipped (C(skipped)), each with a reason (C(why)).
   returned: always
   type: dict
 """

@@ -6,25 +6,25 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nccl_tests
-short_description: nccl-tests, built from source on the node
+short_description: Build nccl-tests from source on a node
 version_added: "0.1.0"
 description:
-  - A build has a folder of its own, which is named after everything that it was made from. It is there when its
-    program starts, as the training user, with the libraries that it finds on the node.
-  - The source is unpacked and compiled as the training user. What is half done lies beside, and is begun anew.
+  - Each build has a folder named after all of its inputs. A build is complete if its program starts as the training
+    user with the libraries of the node.
+  - The source is unpacked and compiled as the training user in a separate folder. An incomplete build is restarted.
 author: The Muster authors
 options:
   node:
-    description: Name of the node, for messages.
+    description: Name of the node, used in messages.
     type: str
     required: true
   mode:
-    description: With V(verify) the module fails where the build is missing.
+    description: Mode of the module. V(verify) fails if the build is missing.
     type: str
     choices: [manage, verify]
     default: manage
   user:
-    description: The training user.
+    description: Training user.
     type: str
     required: true
   version:
@@ -32,20 +32,20 @@ options:
     type: str
     required: true
   sha256:
-    description: What the archive's SHA-256 must be.
+    description: SHA-256 checksum of the source archive.
     type: str
     required: true
   toolkits:
-    description: CUDA toolkits that the node has.
+    description: CUDA toolkits on the node.
     type: list
     elements: str
     required: true
   default:
-    description: The toolkit that is preferred.
+    description: Preferred CUDA toolkit.
     type: str
     default: ""
   packages:
-    description: Versions of the packages of NCCL, by name.
+    description: Versions of the NCCL packages, by package name.
     type: dict
     required: true
   root:
@@ -53,7 +53,7 @@ options:
     type: path
     required: true
   archive:
-    description: The source on the node. Without it, the module only looks.
+    description: Path of the source archive on the node. If empty, the module only checks for the build.
     type: path
     default: ""
 extends_documentation_fragment: action_common_attributes
@@ -64,7 +64,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Look at nccl-tests
+- name: Check nccl-tests
   nccl_tests:
     node: "{{ inventory_hostname }}"
     user: muster
@@ -77,14 +77,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 folder:
-  description: Where the programs are, or will be.
+  description: Folder of the programs.
   returned: success
   type: str
   sample: /var/lib/muster/nccl-tests/2.19.6_cuda13.0_nccl2.29.7_1f0a2b3c/build
-needed:
-  description: Whether it has to be built.
-  returned: success
-  type: bool
+needed: {description: Whether a build is required., returned: success, type: bool}
 """
 
 import fcntl

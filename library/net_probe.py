@@ -2,47 +2,49 @@
 
 DOCUMENTATION = r"""
 module: net_probe
-short_description: Have all nodes call each other, as the ranks of a launch will
+short_description: Test the connections between all nodes
 version_added: "0.1.0"
 description:
-  - Starts real listeners on every node, on the master port and on a few of the ports that the kernel hands out, and
-    has every node call every other one. Each call is C(ok), C(refused), C(dropped), C(prohibited) (told that there is
-    no way, by a firewall), C(no_route), C(foreign) (another program answered) or C(wrong_host) (another node answered).
-  - On every link it measures the round trip, losses, the largest packet that comes through, and how far the clocks are
-    apart; and looks which source address and interface the kernel takes, and what the nodes' names lead to.
-  - Throughput is measured between disjoint pairs, so that no node takes part in two measurements at a time; above 16
-    nodes, each node meets eight others. What seems slow is measured again, alone and for longer.
-  - A node that stands behind bad links to most others is named; with two nodes, or a single bad link, the pair is.
-  - Contacts all nodes at once, whatever the number of forks, each by the connection that the inventory gives it; use it
-    with C(run_once). Nobody needs to be root. The listeners end with the probe; if that is killed, some
-    seconds later, and another probe waits for that.
-  - A sick node or link is a finding, and never fails the task. A node on which an earlier step failed is not asked, and
-    called by the others all the same.
+  - Starts listeners on all nodes, on the master port and on several ephemeral ports. Then each node connects to all
+    other nodes. Results are C(ok), C(refused), C(dropped), C(prohibited) (rejected by a firewall as unreachable),
+    C(no_route), C(foreign) (another program responded) or C(wrong_host) (another node responded).
+  - Measures the round-trip time, packet loss, path MTU and clock offset of each link. Checks which source address and
+    interface the kernel selects, and to which addresses the node names resolve.
+  - Measures throughput between disjoint pairs, so that each node takes part in only one measurement at a time. With
+    more than 16 nodes, each node is paired with eight others. Slow results are measured again, alone and for a longer
+    time.
+  - A node with bad links to most other nodes is reported as a node. With two nodes or a single bad link, the pair is
+    reported.
+  - Contacts all nodes at once, independent of the number of forks, with the connection settings of the inventory. Use
+    with C(run_once). Requires no root. The listeners stop with the probe. If the probe is killed, they stop several
+    seconds later, and another probe waits for them.
+  - A faulty node or link is a finding and never fails the task. Nodes on which an earlier step failed run no probe, but
+    are targets of the other nodes.
 options:
   plan:
-    description: The registered result of M(health_plan).
+    description: Registered result of M(health_plan).
     type: dict
     required: true
   nodes:
-    description: Names of the nodes that call each other. Empty means those of the play.
+    description: Names of the nodes to test. Empty means all nodes of the play.
     type: list
     elements: str
     default: []
   throughput:
-    description: Whether to measure throughput.
+    description: Measures the throughput.
     type: bool
     default: true
 extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode: {support: full, description: Does and returns the same as without it.}
-  diff_mode: {support: none, description: "Changes nothing on a node, so there is nothing to show."}
+  check_mode: {support: full, description: Same behaviour as without check mode.}
+  diff_mode: {support: none, description: "Changes nothing on a node, so there is no diff."}
   idempotent: {support: full, description: Changes nothing on a node.}
 author:
   - The Muster authors
 """
 
 EXAMPLES = r"""
-- name: Probe every link between two nodes
+- name: Test the links between all nodes
   net_probe:
     plan: "{{ __health_plan }}"
   register: __health_network
@@ -52,8 +54,8 @@ EXAMPLES = r"""
 RETURN = r"""
 network:
   description:
-    - What was measured, as it is kept in C(network.json). C(links) has one entry for every ordered pair of nodes;
-      null is not measured.
+    - Measured values, as stored in C(network.json). C(links) has one entry per ordered pair of nodes. null means not
+      measured.
   returned: always
   type: dict
   sample:
@@ -63,13 +65,9 @@ network:
     links:
       - {from: node1, to: node2, ports: {"29500": ok, "32768": ok}, outcome: ok, rtt_ms: 0.041, loss: 0.0,
          path_mtu: 1500, gbps: 9.41, offset_ms: 0.012, source: 10.0.0.1, interface: eth0}
-findings:
-  description: Every finding.
-  returned: always
-  type: list
-  elements: dict
+findings: {description: All findings., returned: always, type: list, elements: dict}
 verdict:
-  description: What the findings add up to, and under C(coverage) what could not be looked at, and why.
+  description: Summary of the findings. C(coverage) lists the skipped checks with reasons.
   returned: always
   type: dict
 """

@@ -5,54 +5,54 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_inspect
-short_description: Look at a machine that may become a node, and change nothing
+short_description: Inspect a machine before it becomes a node, without changes
 version_added: "0.1.0"
 description:
-  - Looks at the system, the accounts, the GPUs on the bus, Secure Boot, addresses and routes, listening sockets, the
-    firewall in force, the clock, what is being installed, the room on disk, the GPU stack, environments of conda, mamba
-    and pixi, and what of Muster is there already.
-  - Reads files, and asks programs that only show something, each with a time-out. Needs no particular rights. What
-    cannot be looked at is said, and is never an error.
-  - What it means is decided by M(inspect_verdict).
+  - Inspects the system, the accounts, the GPUs on the PCI bus, Secure Boot, addresses and routes, listening sockets,
+    the active firewall, the clock, running package installations, disk space, the GPU stack, environments of conda,
+    mamba and pixi, and existing Muster files.
+  - Reads files and runs read-only commands, each with a timeout. Requires no privileges. Missing information is
+    reported and is never an error.
+  - M(inspect_verdict) evaluates the result.
 options:
   only:
     description:
-      - What to look at, for who needs no more. C(system) is always looked at, and C(clock) needs C(services) beside it.
-      - Empty looks at everything.
+      - Subjects to inspect. C(system) is always included. C(clock) requires C(services).
+      - Empty inspects all subjects.
     type: list
     elements: str
     choices: [system, users, pci, boot, network, listeners, clock, services, packages, disk, stack, rdma, environments]
     default: []
   user:
-    description: Name of the training user. Required where C(users) or C(environments) is looked at.
+    description: Name of the training user. Required for the subjects C(users) and C(environments).
     type: str
     default: ""
   peers:
-    description: Training addresses of the nodes, to which the kernel is asked for the way.
+    description: Training addresses of the nodes, for which the kernel routes are checked.
     type: list
     elements: str
     default: []
   paths:
-    description: Paths that will be written, for the room on their file systems.
+    description: Paths that Muster will write to, for the free space of their file systems.
     type: list
     elements: str
     default: []
   prefixes:
-    description: Environments that the inventory names by their paths, for what made them and what is in them.
+    description: Paths of environments in the inventory, to detect the tool that created them and their contents.
     type: list
     elements: str
     default: []
 extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode: {support: full, description: Does and returns the same as without it.}
-  diff_mode: {support: none, description: "Changes nothing, so there is nothing to show."}
+  check_mode: {support: full, description: Same behaviour as without check mode.}
+  diff_mode: {support: none, description: "Changes nothing, so there is no diff."}
   idempotent: {support: full, description: Changes nothing.}
 author:
   - The Muster authors
 """
 
 EXAMPLES = r"""
-- name: Look at the node
+- name: Inspect the node
   node_inspect:
     user: muster
     peers: [10.0.0.11, 10.0.0.12]
@@ -60,7 +60,7 @@ EXAMPLES = r"""
     prefixes: [/opt/miniconda3/envs/train]
   register: __look
 
-- name: Look at what the GPU stack depends on
+- name: Inspect the requirements of the GPU stack
   node_inspect:
     only: [system, pci, boot, packages, stack, rdma]
   register: __look
@@ -69,9 +69,9 @@ EXAMPLES = r"""
 RETURN = r"""
 facts:
   description: >-
-    What was seen, by subject (C(system), C(identity), C(users), C(gpus), C(secure_boot), C(network), C(listeners),
-    C(firewall), C(clock), C(services), C(packages), C(disk), C(stack), C(rdma), C(environments)), as far as
-    it was looked at; and under C(skipped) why something was not.
+    Gathered facts by inspected subject (C(system), C(identity), C(users), C(gpus), C(secure_boot), C(network),
+    C(listeners), C(firewall), C(clock), C(services), C(packages), C(disk), C(stack), C(rdma), C(environments)).
+    C(skipped) has the reasons for missing information.
   returned: always
   type: dict
 """

@@ -6,138 +6,143 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_plan
-short_description: What must change on a node for it to be as described
+short_description: Compute the changes that a node requires
 version_added: "0.1.0"
 description:
-  - Looks at packages, files, kernel settings, units and one account of the node, all at once, and returns what differs
-    from the description. It never changes anything. The tasks after it do, and only what is in its plan.
-  - It looks at what is in force, not only at files. A run that was cut off between writing a file and having it read is
-    finished by running again.
-  - What this machine cannot do at all, such as setting the clock in a container, is left out with the reason.
+  - Compares the packages, files, kernel settings, units and one account of the node with the request and returns the
+    differences. The module changes nothing. The following tasks apply the plan and nothing else.
+  - Checks the settings in effect in addition to files. If a run was interrupted after writing a file, the next run
+    applies it.
+  - Settings that this machine does not support, such as the clock of a container, are skipped with a reason.
 author: The Muster authors
 options:
   node:
-    description: Name of the node in the inventory, for messages.
+    description: Name of the node in the inventory, used in messages.
     type: str
     required: true
   mode:
     description:
-      - With V(manage) the plan is returned.
-      - With V(verify) the module fails when anything differs.
+      - Mode of the module. V(manage) returns the plan.
+      - V(verify) fails on differences.
     type: str
     choices: [manage, verify]
     default: manage
   fix:
-    description: What to type when something differs; the end of the message of a V(verify) that fails.
+    description: Suggested fix, appended to the error message of V(verify).
     type: str
     default: ""
   wait:
     description:
-      - Seconds to wait for cloud-init to end, and for the package tools when packages are to be installed.
-      - In check mode and with V(verify) nothing is waited for.
+      - Time in seconds to wait for cloud-init, and for the package tools if packages will be installed.
+      - Check mode and V(verify) do not wait.
     type: int
     default: 600
   packages:
     description:
-      - Packages that shall be there. An entry such as V(chrony|ntp) is content with any of them, and plans the first.
-      - With a version, as in V(libnccl2=2.29.7-1+cuda13.2) or V(nvidia-open=580.159.04-*), they shall be of that one.
+      - Required packages. A C(|) separates alternatives, such as V(chrony|ntp). The first alternative is installed if
+        none is present.
+      - An entry can require a version, as in V(libnccl2=2.29.7-1+cuda13.2) or V(nvidia-open=580.159.04-*).
     type: list
     elements: str
     default: []
   held:
-    description: Packages that apt shall not move by itself (C(apt-mark hold)).
+    description: Packages to hold (C(apt-mark hold)).
     type: list
     elements: str
     default: []
   refused:
-    description: Packages beside which nothing is done, each with the reason and what to do about it.
+    description: Packages that block all changes, each with the reason and the fix.
     type: dict
     default: {}
   files:
-    description: Files that shall be there as given.
+    description: Required files.
     type: list
     elements: dict
     default: []
     suboptions:
       path: {description: Path of the file., type: path, required: true}
-      content: {description: All of it., type: str, required: true}
-      mode: {description: Its permissions., type: str, default: "0644"}
-      owner: {description: Its owner., type: str, default: root}
-      group: {description: Its group., type: str, default: root}
-      needs: {description: Capability of the machine without which the file is left out., type: str, default: ""}
+      content: {description: Content of the file., type: str, required: true}
+      mode: {description: Permissions of the file., type: str, default: "0644"}
+      owner: {description: Owner of the file., type: str, default: root}
+      group: {description: Group of the file., type: str, default: root}
+      needs:
+        description: Capability that the machine needs. Without the capability, the file is skipped.
+        type: str
+        default: ""
       by_effect:
         description:
-          - Whether what the file is for is looked at in itself, as in O(manager) or O(login). V(verify) goes by that,
-            whichever file brought it about. The same holds for O(sysctl_file).
+          - Whether the effect of the file is checked separately, as in O(manager) or O(login). V(verify) then checks
+            the effect instead of the file. The same applies to O(sysctl_file).
         type: bool
         default: false
   sysctl:
-    description: Kernel settings in force, looked at below C(/proc/sys).
+    description: Required kernel settings below C(/proc/sys).
     type: list
     elements: dict
     default: []
     suboptions:
-      key: {description: Its name., type: str, required: true}
-      value: {description: Its value., type: str, required: true}
+      key: {description: Name of the setting., type: str, required: true}
+      value: {description: Value of the setting., type: str, required: true}
       rule:
         description:
-          - With V(at_least) a higher number stays, each of several for itself. With V(contains) a list of ports keeps
-            those of others.
+          - Comparison rule. V(at_least) keeps higher numbers, for each of several numbers separately. V(contains) adds
+            to a list of ports and keeps existing entries.
         type: str
         choices: [equal, at_least, contains]
         default: equal
-      why: {description: Why it is set; a comment in O(sysctl_file)., type: str, default: ""}
+      why: {description: "Reason for the setting, written as a comment to O(sysctl_file).", type: str, default: ""}
   sysctl_file:
-    description: File that keeps O(sysctl) for the next boot. Its text is made here.
+    description: File that makes O(sysctl) persistent. The module generates its content.
     type: path
     default: ""
   units:
-    description: Units that shall be enabled and running.
+    description: Units that must be enabled and running.
     type: list
     elements: dict
     default: []
     suboptions:
       name: {description: Name of the unit with its suffix., type: str, default: ""}
       of:
-        description: Instead of a name. The units by the package of O(packages) that they come with.
+        description: Mapping of package in O(packages) to unit name, instead of a name.
         type: dict
         default: {}
-      enabled: {description: Whether it must start with the system., type: bool, default: true}
-      active: {description: Whether it must run., type: bool, default: true}
+      enabled: {description: Whether the unit must start at boot., type: bool, default: true}
+      active: {description: Whether the unit must be running., type: bool, default: true}
       restart_if_older_than:
-        description: Files that it reads. One that was changed after the unit was started calls for a restart.
+        description: Files that the unit reads. The unit is restarted if one of them changed after the unit started.
         type: list
         elements: path
         default: []
       needs:
         description:
-          - Capability of the machine without which the unit is left out; V(nvidia_driver) stands for a loaded driver.
+          - Capability that the machine needs. Without the capability, the unit is skipped. V(nvidia_driver) means a
+            loaded driver.
         type: str
         default: ""
-      optional: {description: Whether a machine without the unit is fine., type: bool, default: false}
+      optional: {description: Whether a missing unit is accepted., type: bool, default: false}
   manager:
-    description: Settings of systemd itself, as C(systemctl show) has them.
+    description: Required settings of the systemd manager, as shown by C(systemctl show).
     type: dict
     default: {}
   login:
-    description: Settings of systemd-logind, as C(loginctl show-user) has them.
+    description: Required settings of systemd-logind, as shown by C(loginctl show-user).
     type: dict
     default: {}
   traces:
-    description: Paths that other roles have written. Those that are there are returned, and are no difference.
+    description: Paths that other roles may have written. Existing paths are returned and are not a difference.
     type: list
     elements: path
     default: []
   user:
-    description: An account to create when there is none of that name. One that is there is judged, never altered.
+    description: Account to create if it does not exist. An existing account is checked and never changed.
     type: dict
     suboptions:
-      name: {description: Its name., type: str, required: true}
-      uid: {description: Its number. Empty for the next free one., type: str, default: ""}
-      gid: {description: Number of its group. Empty for the next free one., type: str, default: ""}
-      shell: {description: Its shell., type: path, default: /bin/bash}
+      name: {description: Name of the account., type: str, required: true}
+      uid: {description: Uid of the account. Empty uses the next free uid., type: str, default: ""}
+      gid: {description: Gid of its group. Empty uses the next free gid., type: str, default: ""}
+      shell: {description: Login shell of the account., type: path, default: /bin/bash}
       never_in:
-        description: Groups that it must not be in.
+        description: Groups that the account must not be a member of.
         type: list
         elements: str
         default: []
@@ -149,7 +154,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Look what is to be done
+- name: Compute the required changes
   node_plan:
     node: "{{ inventory_hostname }}"
     packages: [chrony|ntpsec]
@@ -165,37 +170,31 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-needed:
-  description: Whether anything differs.
-  returned: success
-  type: bool
+needed: {description: Whether the node differs from the request., returned: success, type: bool}
 plan:
-  description: What is to be done. Everything is empty when nothing is.
+  description: Required changes. All values are empty if there are no changes.
   returned: success
   type: dict
   contains:
     packages: {description: Packages to install., type: list, elements: str, returned: always}
-    hold: {description: Packages to put on hold., type: list, elements: str, returned: always}
-    configure: {description: Whether dpkg must first finish what was interrupted., type: bool, returned: always}
-    folders: {description: Folders to make for the files., type: list, elements: str, returned: always}
-    files: {description: "Files to write, as given.", type: list, elements: dict, returned: always}
-    sysctl: {description: Keys to set., type: list, elements: str, returned: always}
-    reexec: {description: Whether systemd must read its settings anew., type: bool, returned: always}
-    units: {description: Units with what they need., type: list, elements: dict, returned: always}
-    user: {description: The account to create; empty for none., type: dict, returned: always}
-traces:
-  description: Which of O(traces) are there.
-  returned: success
-  type: list
-  elements: str
+    hold: {description: Packages to hold., type: list, elements: str, returned: always}
+    configure: {description: Whether dpkg must first finish an interrupted installation., type: bool, returned: always}
+    folders: {description: Folders to create for the files., type: list, elements: str, returned: always}
+    files: {description: "Files to write, as requested.", type: list, elements: dict, returned: always}
+    sysctl: {description: Kernel settings to apply., type: list, elements: str, returned: always}
+    reexec: {description: Whether systemd must reload its settings., type: bool, returned: always}
+    units: {description: Units with the required actions., type: list, elements: dict, returned: always}
+    user: {description: Account to create. Empty if there is none., type: dict, returned: always}
+traces: {description: Paths of O(traces) that exist., returned: success, type: list, elements: str}
 differences:
-  description: Every difference, one sentence each.
+  description: All differences, one sentence each.
   returned: success
   type: list
   elements: str
   sample: ["it lacks the packages chrony"]
 left_out:
-  description: What this machine cannot do, and why. (Ansible itself gives C(skipped) another meaning.)
+  description: >-
+    Settings that this machine does not support, with the reason. (C(skipped) has another meaning in Ansible.)
   returned: success
   type: list
   elements: dict

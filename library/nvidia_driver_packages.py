@@ -5,48 +5,50 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_driver_packages
-short_description: Bring every part of NVIDIA's driver to one version
+short_description: Install all packages of the NVIDIA driver at one version
 version_added: "0.1.0"
 description:
-  - Asks apt first (C(apt-get --simulate)) what it would do. Refuses when it would remove a package that is no part of
-    the driver, or leave parts at several versions; then nothing is changed. Otherwise apt does exactly that.
-  - Only versions of the requested source are taken, and parts that it does not have are removed.
-  - Parts that are installed and float (C(nvidia-persistenced), C(nvidia-modprobe)) are moved along, and packages of
-    other branches are removed. No other package is removed, and none that is only recommended installed.
-  - The package lists are to be fresh, and the pinning package is to be there.
+  - Simulates the installation first (C(apt-get --simulate)). Fails without changes if apt would remove a package that
+    is not part of the driver, or if driver packages would have different versions. Otherwise, applies exactly the
+    simulated changes.
+  - Installs versions from the requested source only, and removes driver packages that this source does not provide.
+  - Also updates installed packages without a branch in their name (C(nvidia-persistenced), C(nvidia-modprobe)) and
+    removes packages of other branches. Removes no other package and installs no recommended package.
+  - Requires updated package lists and the installed pinning package.
 options:
-  node: {description: The node's name for messages., type: str, required: true}
+  node: {description: "Name of the node, used in messages.", type: str, required: true}
   packages:
-    description: Packages to have.
+    description: Packages to install.
     type: list
     elements: str
     required: true
   optional:
-    description: Packages to have if apt knows of them.
+    description: Packages to install if they are available.
     type: list
     elements: str
     default: []
   pins:
-    description: The pinning packages that are to stay.
+    description: Pinning packages to keep.
     type: list
     elements: str
     default: []
   source:
-    description: Where the driver comes from.
+    description: Source of the driver.
     type: str
     choices: [nvidia, ubuntu, debian]
     required: true
-  branch: {description: Its branch., type: int, required: true}
+  branch: {description: Branch of the driver., type: int, required: true}
   version:
-    description: The version of all parts. Empty leaves it to apt, within the branch.
+    description: Version of all driver packages. Empty lets apt select a version of the branch.
     type: str
     default: ""
   reinstall:
-    description: Whether what is there is to be unpacked once more, because something else has removed its files.
+    description: Reinstalls the packages, because their files were removed by another program.
     type: bool
     default: false
   exact:
-    description: Whether no other version will do. Otherwise one that is no longer to be had is left for a newer one.
+    description: >-
+      Requires exactly this version. If false, a newer version is used when this version is no longer available.
     type: bool
     default: false
 extends_documentation_fragment: action_common_attributes
@@ -68,11 +70,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-asked:
-  description: What apt-get was asked to install, or is going to be.
-  returned: success
-  type: list
-  elements: str
+asked: {description: Packages passed to apt-get install., returned: success, type: list, elements: str}
 """
 
 import os

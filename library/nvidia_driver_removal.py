@@ -6,16 +6,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_driver_removal
-short_description: Take NVIDIA's driver off a node
+short_description: Remove the NVIDIA driver from a node
 version_added: "0.2.0"
 description:
-  - Purges every package that is a part of the driver, wherever it came from. CUDA's libraries, NCCL and the container
-    toolkit stay, and so do the repositories.
-  - Refuses where apt would remove a package that is no part of the driver; then nothing is changed. Whether somebody is
-    at work on a GPU is to be looked at before, by M(wipe_node).
-  - A driver that NVIDIA's runfile installed stays, and its uninstaller is named.
+  - Purges all packages of the driver from any source. CUDA libraries, NCCL, the container toolkit and the repositories
+    are kept.
+  - Fails without changes if apt would remove a package that is not part of the driver. Run M(wipe_node) first to check
+    that no GPU is in use.
+  - A driver installed from an NVIDIA runfile is kept, and its uninstaller is reported.
 options:
-  node: {description: The node's name for messages., type: str, required: true}
+  node: {description: "Name of the node, used in messages.", type: str, required: true}
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full}
@@ -26,15 +26,15 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Take the driver off
+- name: Remove the driver
   nvidia_driver_removal:
     node: "{{ inventory_hostname }}"
   become: true
 """
 
 RETURN = r"""
-gone: {description: "Packages that go, or have gone.", returned: success, type: list, elements: str}
-msg: {description: What a person has to do behind it., returned: where there is something, type: str}
+gone: {description: Packages that were or would be removed., returned: success, type: list, elements: str}
+msg: {description: Manual steps after the removal., returned: when there are manual steps, type: str}
 """
 
 from pathlib import Path

@@ -6,62 +6,63 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: package_sources
-short_description: Mirrors, proxies, certificates and the offline folder that a node takes packages with
+short_description: Configure mirrors, proxies, CA certificates and the offline folder of a node
 version_added: "0.1.0"
 description:
-  - Points the distribution's own entries, in its own source files, at a mirror. Only their addresses change. What they
-    were is kept beside each file, and given back when no mirror is requested any more.
-  - Tells apt of the proxies, adds certificates to those that the system trusts, and lets apt know of one folder alone.
-  - What is not requested and was written by an earlier run is taken back. The sources of others, keys, and what apt
-    demands of signatures are never touched.
-  - After a change apt reads the distribution's lists. When it cannot, the node is left as it was, and the module fails.
+  - Changes the URLs of the distribution's entries in its source files to a mirror. The original URLs are stored next to
+    each file and restored when no mirror is requested.
+  - Configures the proxies of apt, adds CA certificates to the system store, and restricts apt to the offline folder.
+  - Reverts settings of earlier runs that are no longer requested. Third-party sources, keys and the signature checks of
+    apt are never changed.
+  - After a change, updates the package lists of the distribution. If the update fails, the module restores the previous
+    state and fails.
 author: The Muster authors
 options:
   node:
-    description: Name of the node in the inventory, for messages.
+    description: Name of the node in the inventory, used in messages.
     type: str
     required: true
   mode:
     description:
-      - With V(manage) what differs is changed.
-      - With V(verify) the module fails when anything differs.
+      - Mode of the module. V(manage) applies the differences.
+      - V(verify) fails on differences.
     type: str
     choices: [manage, verify]
     default: manage
   table:
-    description: The mirrors, as in C(roles/package_sources/files/mirrors.yml). Filled in by the action plugin.
+    description: Mirror table, in the format of C(roles/package_sources/files/mirrors.yml). Set by the action plugin.
     type: dict
     default: {}
   mirror:
     description:
-      - Name of the mirror. Where a task does not give it, the action plugin fills in what the inventory requests, here
-        and in all that follow.
+      - Name of the mirror. If this or a following option is not set, the action plugin reads the value from the
+        inventory.
     type: str
     default: upstream
   mirror_urls:
-    description: Addresses of the mirror V(custom).
+    description: URLs of the mirror V(custom).
     type: dict
     default: {}
   http_proxy:
-    description: Proxy for http.
+    description: HTTP proxy URL.
     type: str
     default: ""
   https_proxy:
-    description: Proxy for https.
+    description: HTTPS proxy URL.
     type: str
     default: ""
   no_proxy:
-    description: Hosts that are reached without it. The nodes' own addresses are added.
+    description: Hosts to reach without a proxy. The addresses of the nodes are added.
     type: list
     elements: str
     default: []
   certificates:
-    description: Certificates in PEM to be trusted besides the system's.
+    description: CA certificates in PEM format to add to the system store.
     type: list
     elements: str
     default: []
   offline_dir:
-    description: Folder on the node with C(debs/). Without any, apt asks its sources.
+    description: Folder on the node with C(debs/). If empty, apt uses its sources.
     type: str
     default: ""
 extends_documentation_fragment: action_common_attributes
@@ -72,25 +73,21 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Set the node's package sources up as the inventory requests
+- name: Configure the package sources from the inventory
   package_sources:
     node: "{{ inventory_hostname }}"
   become: true
 """
 
 RETURN = r"""
-differences:
-  description: Every difference, one sentence each.
-  returned: success
-  type: list
-  elements: str
+differences: {description: "All differences, one sentence each.", returned: success, type: list, elements: str}
 notes:
-  description: What the mirror lacks, and where it is taken from instead.
+  description: Packages that the mirror does not provide, and the source used instead.
   returned: success
   type: list
   elements: str
 left_out:
-  description: What cannot be done yet, and why.
+  description: Changes that are not possible yet, with the reason.
   returned: success
   type: list
   elements: dict

@@ -6,58 +6,59 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: peer_files
-short_description: Fetches files from other nodes, over the ssh mesh
+short_description: Fetch files from other nodes over SSH
 version_added: "0.1.0"
 description:
-  - What N nodes need is downloaded by one of them. The others fetch it from there with this, so that only ssh between
-    the nodes is needed, which every mode of the firewall allows.
-  - The files are read on the peer by O(user) as whom the mesh logs in, with checked host keys and without a password,
-    and land in a folder that is root's alone. Each is compared with its sha256 before it gets its name.
-  - A peer that does not answer, or does not have the files, is no failure. The result says what is missing and why, and
-    the caller gets it another way.
-  - When every file is there already, nobody is asked.
+  - One node downloads the files that several nodes need. The other nodes fetch the files from this node with this
+    module, which needs only SSH between the nodes. All firewall modes allow SSH.
+  - The files are read on the peer as the SSH mesh user O(user), with verified host keys and without a password, and are
+    stored in a folder owned by root. Each file is verified with its SHA-256 checksum before it is renamed to its final
+    name.
+  - A peer that does not respond or does not have the files is not a failure. The result lists the missing files with
+    reasons, and the caller uses another source.
+  - If all files are already present, no peer is contacted.
 author: The Muster authors
 options:
   node:
-    description: Name of the node in the inventory, for messages.
+    description: Name of the node in the inventory, used in messages.
     type: str
     required: true
   user:
-    description: The user whom the mesh lets in on the peers, C(cluster_user).
+    description: User of the SSH mesh, C(cluster_user).
     type: str
     required: true
   peers:
-    description: Nodes to ask, one after the other until nothing is missing.
+    description: Nodes to fetch from, in order, until no file is missing.
     type: list
     elements: str
     required: true
   source:
-    description: Folder on the peers that holds the files. The user must be able to read them there.
+    description: Folder with the files on the peers. Must be readable for O(user).
     type: path
     required: true
   target:
-    description: Folder on this node. It is made when it is not there.
+    description: Folder on this node. Created if it does not exist.
     type: path
     required: true
   files:
-    description: The files.
+    description: Files to fetch.
     type: list
     elements: dict
     required: true
     suboptions:
-      name: {description: Its name without any folder., type: str, required: true}
-      sha256: {description: What is in it., type: str, required: true}
+      name: {description: File name without a folder., type: str, required: true}
+      sha256: {description: SHA-256 checksum of the file., type: str, required: true}
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode:
     support: full
-    description: "In check mode nobody is asked, and what is not there counts as a change."
-  diff_mode: {support: none, description: "The names of the fetched files are in the result."}
+    description: No peer is contacted in check mode. Missing files are reported as a change.
+  diff_mode: {support: none, description: The result contains the names of the fetched files.}
   platform: {support: full, platforms: posix}
 """
 
 EXAMPLES = r"""
-- name: Fetch the wheels that the head node has
+- name: Fetch the wheels from the head node
   peer_files:
     node: "{{ inventory_hostname }}"
     user: "{{ cluster_user }}"
@@ -72,19 +73,19 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-complete: {description: Whether every file is there now., type: bool, returned: always}
-missing: {description: Names of the files that are not., type: list, elements: str, returned: always}
-fetched: {description: Names of the files that came., type: list, elements: str, returned: always}
+complete: {description: Whether all files are present., type: bool, returned: always}
+missing: {description: Names of the missing files., type: list, elements: str, returned: always}
+fetched: {description: Names of the fetched files., type: list, elements: str, returned: always}
 tried:
-  description: Each peer that was asked, in order.
+  description: Contacted peers, in order.
   type: list
   elements: dict
   returned: always
   contains:
-    peer: {description: Its name., type: str, returned: always}
-    fetched: {description: What came from it., type: list, elements: str, returned: always}
-    bytes: {description: Bytes that came from it., type: int, returned: always}
-    why: {description: Why not everything came; empty when it did., type: str, returned: always}
+    peer: {description: Name of the peer., type: str, returned: always}
+    fetched: {description: Files fetched from the peer., type: list, elements: str, returned: always}
+    bytes: {description: Bytes fetched from the peer., type: int, returned: always}
+    why: {description: Reason for missing files. Empty if all files were fetched., type: str, returned: always}
 """
 
 import os

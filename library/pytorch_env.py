@@ -6,157 +6,159 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: pytorch_env
-short_description: One PyTorch environment on a node, looked at before it is used
+short_description: Manage a verified PyTorch environment on a node
 version_added: "0.1.0"
 description:
-  - Builds a virtual environment with exact versions beside the one in use, looks whether its PyTorch works,
-    and only then lets the link C(current) lead to it.
-  - The environment is looked at on every run. There are no marker files. What is unfinished, damaged or
-    different is built anew beside it.
-  - Its wheels are written down in a lock on the controller, and every node gets exactly those. One node downloads them,
-    and from there they go to the others over the training network, each node giving on what it gets. A node that gets
-    none downloads them itself.
-  - It is used once for each O(step). The look shows what is to be done; the others do it on the nodes that need it. No
-    node waits for another one within a step.
-  - An older environment is removed only when no process uses it.
+  - Builds a virtual environment with exact versions next to the current one, verifies its PyTorch, and then switches
+    the link C(current) to the new environment.
+  - The environment is verified on every run. There are no marker files. An incomplete, damaged or different environment
+    is built again next to the old one.
+  - The controller stores the wheels with their hashes in a lock file, and all nodes install exactly these wheels. One
+    node downloads the wheels and the other nodes receive them over the training network, each from a node that already
+    has them. A node that receives none downloads them.
+  - Use the module once per O(step). V(look) computes the changes and the other steps apply them on the nodes that need
+    them. Nodes do not wait for each other within a step.
+  - An older environment is removed only if no process uses it.
 author: The Muster authors
 options:
   node:
-    description: Name of the node in the inventory, for messages and findings.
+    description: Name of the node in the inventory, used in messages and findings.
     type: str
     required: true
   root:
-    description: Folder that holds C(envs/) and the link C(current). Nothing else in it is touched.
+    description: Folder with C(envs/) and the link C(current). Other files in this folder are not changed.
     type: path
     required: true
   mode:
     description:
-      - With V(manage) the environment is made to be as asked.
-      - With V(verify) it is imported and judged, and nothing is changed. C(current) may be any environment.
+      - Mode of the module. V(manage) applies the differences.
+      - V(verify) imports and evaluates the environment and changes nothing. C(current) may be any environment.
     type: str
     choices: [manage, verify]
     default: manage
   package:
     description:
-      - What the environment is there for. Of another package than V(torch), O(torch_version) is the version, O(variant)
-        is V(plain), O(gpus) means nothing, and O(mode) is V(manage).
+      - Main package of the environment. If it is not V(torch), O(torch_version) is the version of this package,
+        O(variant) must be V(plain), O(gpus) is ignored, and O(mode) must be V(manage).
     type: str
     default: torch
   root_option:
-    description: Name of the variable that names O(root), for messages.
+    description: Name of the variable that sets O(root), used in messages.
     type: str
     default: pytorch_root
   torch_version:
-    description: Exact version of torch, without the build after a C(+).
+    description: Exact version of torch, without a local version label (C(+cu126)).
     type: str
     required: true
   gpus:
-    description: Number of GPUs that the node trains on. With any, the nccl backend is required.
+    description: Number of GPUs that the node trains on. If it is not 0, the nccl backend is required.
     type: int
     default: 0
   auto_variant:
     description:
-      - What V(auto) is on a node with GPUs. Empty means V(cuda). A build that is in the lock comes first.
+      - Build that V(auto) selects on a node with GPUs. Empty means V(cuda). A build in the lock takes precedence.
     type: str
     default: ""
   packages:
     description:
-      - Further packages as exact pins, C(name==version), each with an optional C(python_version) marker.
+      - Additional packages as exact pins, C(name==version), with optional C(python_version) markers.
     type: list
     elements: str
     default: []
   ranges:
     description:
-      - Whether O(packages) are lines of a requirements file, with ranges and markers. Set by the controller's part of
-        the module for each of O(environments).
+      - Whether O(packages) are lines of a requirements file with ranges and markers. Set by the action plugin for each
+        of O(environments).
     type: bool
     default: false
   environments:
     description:
-      - Environments beside this one, as C(cluster_environments) has them. The controller's part of the module takes
-        each step for every one of them, with a lock C(NAME.lock.txt) beside O(lock). One with a C(prefix) is looked at
-        by M(existing_env) and judged.
+      - Additional named environments, in the format of C(cluster_environments). The action plugin runs each step for
+        each of them, with a lock C(NAME.lock.txt) next to O(lock). Environments with a C(prefix) are inspected by
+        M(existing_env) and evaluated.
     type: dict
     default: {}
   environments_root:
     description:
-      - Folder that holds a folder for each of O(environments). Those that are not among them are removed from it,
-        unless a process uses them. Empty for leaving it alone.
+      - Folder with one subfolder per entry of O(environments). Other environments in this folder are removed unless a
+        process uses them. Empty disables the removal.
     type: path
     default: ""
   user:
     description:
-      - Unprivileged user as whom the environment is looked at, and whom the ssh mesh lets in. V(nobody) looks until it
-        exists.
+      - Unprivileged user for the verification, and user of the SSH mesh. V(nobody) verifies the environment until the
+        user exists.
     type: str
     default: nobody
   extra_ca:
-    description: File on the node with certificates that pip trusts besides the system's.
+    description: File on the node with CA certificates for pip, in addition to the system store.
     type: path
     default: ""
   offline_dir:
-    description: Folder on the node with every package. No index is asked then.
+    description: Folder on the node with all packages. If set, no index is used.
     type: path
     default: ""
   mirror:
     description:
-      - Where V(auto) of O(index_url) looks, C(pip) and C(torch) or C(torch_links). Default, what C(cluster_mirror) has.
+      - Mirror URLs for V(auto) of O(index_url), with the keys C(pip) and C(torch) or C(torch_links). Set from
+        C(cluster_mirror) by default.
     type: dict
     default: {}
   environment:
-    description: Variables for pip; by default those of C(cluster_http_proxy) and C(cluster_https_proxy).
+    description: >-
+      Environment variables for pip. The default is the proxies from C(cluster_http_proxy) and C(cluster_https_proxy).
     type: dict
     default: {}
   switch:
     description:
-      - When C(current) leads to the environment. V(always) does it as soon as it works; V(idle) refuses while a process
-        uses the one that C(current) leads to; V(never) leaves the link where it is.
+      - When to switch C(current) to the environment. V(always) switches after the verification. V(idle) fails if a
+        process uses the current environment. V(never) does not switch.
     type: str
     choices: [always, idle, never]
     default: always
   lock:
-    description: File on the controller with the wheels of every environment. Empty for none.
+    description: Lock file on the controller with the wheels of all environments. Empty disables the lock.
     type: path
     default: ""
   step:
     description:
-      - V(look) says what is to be done, and changes nothing.
-      - V(fetch) gets the wheels on the first node that needs them, writes them down in O(lock), and brings them to
-        all that need the same. Where a node has kept them, nobody downloads any. On the other nodes it is skipped.
-        Used once more, it has the next node try where the first one failed.
-      - V(provide) makes the environment what the look found it should be.
+      - Step to run. V(look) computes the changes and changes nothing.
+      - V(fetch) downloads the wheels on the first node that needs them, writes them to O(lock), and distributes them to
+        all nodes with the same request. If a node has kept the wheels, nothing is downloaded. The step is skipped on
+        the other nodes. If the download failed, repeat the step to use the next node.
+      - V(provide) applies the changes computed by V(look).
     type: str
     choices: [look, fetch, provide]
     default: look
   looks:
-    description: Name of the variable in which the look was registered, for the steps that follow it.
+    description: Name of the variable with the registered result of the V(look) step.
     type: str
     default: ""
   fetched:
-    description: Names of the variables in which uses with V(fetch) of O(step) were registered so far.
+    description: Names of the variables with the registered results of earlier V(fetch) steps.
     type: list
     elements: str
     default: []
   locked:
-    description: Sections of the lock; set by the controller's part of the module, as the next two are.
+    description: Sections of the lock. This and the following two options are set by the action plugin.
     type: list
     elements: dict
     default: []
   reviewed:
-    description: Sections of the locks that come with Muster, for what O(locked) lacks; set likewise.
+    description: Sections of the locks shipped with Muster, for requests that are not in O(locked).
     type: list
     elements: dict
     default: []
   reviewed_lock:
-    description: Whether the controller's part of the module hands them over.
+    description: Whether the action plugin passes O(reviewed).
     type: bool
     default: false
   keep_wheels:
-    description: Whether the wheels stay here for other nodes.
+    description: Whether to keep the wheels on this node for other nodes.
     type: bool
     default: false
   lock_timeout:
-    description: Seconds to wait for another run that works in the same O(root).
+    description: Time in seconds to wait for another run that uses the same O(root).
     type: int
     default: 900
 extends_documentation_fragment: [action_common_attributes, role_options.pytorch]
@@ -167,7 +169,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Look at PyTorch for eight GPUs, with wheels from a folder and nothing but it
+- name: Check PyTorch for eight GPUs, with wheels from a folder only
   pytorch_env: &request
     node: "{{ inventory_hostname }}"
     root: /opt/muster/pytorch
@@ -181,7 +183,7 @@ EXAMPLES = r"""
   become: true
   register: look
 
-- name: Download its wheels on one node
+- name: Download the wheels on one node
   pytorch_env:
     <<: *request
     step: fetch
@@ -190,7 +192,7 @@ EXAMPLES = r"""
   register: wheels
   when: look is changed and not ansible_check_mode
 
-- name: Provide it
+- name: Build the environment
   pytorch_env:
     <<: *request
     step: provide
@@ -199,7 +201,7 @@ EXAMPLES = r"""
   become: true
   when: look is changed and not ansible_check_mode
 
-- name: Judge the environment that the site maintains itself
+- name: Verify an environment that Muster does not manage
   pytorch_env:
     node: "{{ inventory_hostname }}"
     root: /opt/site/pytorch
@@ -211,56 +213,56 @@ EXAMPLES = r"""
 RETURN = r"""
 named:
   description:
-    - The same for each of O(environments) that is built here. What failed has C(failed) and C(msg).
-    - For one with a C(prefix), C(existing) with its C(path), C(made_by), C(python) and C(torch).
-  returned: there are any
+    - Results for each of O(environments) that is built here. A failed environment has C(failed) and C(msg).
+    - An environment with a C(prefix) has C(existing) with its C(path), C(made_by), C(python) and C(torch).
+  returned: when there are any
   type: dict
 forget:
-  description: Environments with a name that are removed, because O(environments) has them no longer.
+  description: Named environments that are removed because they are not in O(environments) any more.
   returned: mode is manage
   type: list
   elements: str
 environment:
-  description: The environment that C(current) leads to, or will.
-  returned: when the request can be
+  description: Environment that C(current) points to after the changes.
+  returned: when the request can be fulfilled
   type: str
   sample: /opt/muster/pytorch/envs/2.13.0-cpu-py3.11-1f0c2a7b
 plan:
-  description: What was to be done and why. All lists are empty when the node was as asked.
+  description: Required changes with reasons. All lists are empty if the node matches the request.
   returned: mode is manage
   type: dict
   contains:
-    reasons: {description: Why there is something to do., type: list, elements: str, returned: always}
-    build: {description: Name of the environment to build; empty for none., type: str, returned: always}
-    switch: {description: Whether the link is to change., type: bool, returned: always}
+    reasons: {description: Reasons for the changes., type: list, elements: str, returned: always}
+    build: {description: Name of the environment to build. Empty if none., type: str, returned: always}
+    switch: {description: Whether the link changes., type: bool, returned: always}
     remove: {description: Names of the environments to remove., type: list, elements: str, returned: always}
 torch:
-  description: What the look found. Empty when there was nothing to look at yet (check mode).
-  returned: when the request can be
+  description: Result of the verification. Empty in check mode if there is no environment yet.
+  returned: when the request can be fulfilled
   type: dict
   contains:
-    version: {description: Version with its build., type: str, returned: always, sample: 2.13.0+cpu}
-    cuda: {description: CUDA that the build is for; null for none., type: str, returned: always}
-    nccl: {description: The NCCL that it loads (version and file)., type: dict, returned: always}
-    backends: {description: Backends it was built with., type: list, elements: str, returned: after an import}
+    version: {description: Version with its local version label., type: str, returned: always, sample: 2.13.0+cpu}
+    cuda: {description: CUDA version of the build. null for a CPU build., type: str, returned: always}
+    nccl: {description: NCCL library that torch loads (version and file)., type: dict, returned: always}
+    backends: {description: Backends of the build., type: list, elements: str, returned: after an import}
     cuda_available: {description: Whether torch can use a GPU., type: bool, returned: after an import}
-    device_count: {description: Number of GPUs that torch sees., type: int, returned: after an import}
+    device_count: {description: Number of GPUs that torch detects., type: int, returned: after an import}
     imported: {description: Whether torch was imported., type: bool, returned: always}
-    looked_as: {description: User as whom the look was taken., type: str, returned: always}
-    python: {description: Version of Python., type: str, returned: always}
-    packages: {description: Every package of the environment with its version., type: dict, returned: always}
+    looked_as: {description: User that ran the verification., type: str, returned: always}
+    python: {description: Python version., type: str, returned: always}
+    packages: {description: All packages of the environment with their versions., type: dict, returned: always}
 needs:
-  description: What the look has to say to the steps after it.
+  description: Information for the following steps.
   returned: mode is manage, and nothing was changed yet
   type: dict
   contains:
     build: {description: Whether wheels are needed., type: bool, returned: always}
-    key: {description: The same on nodes that need the same wheels., type: str, returned: always}
+    key: {description: Identifier that is equal on nodes with the same request., type: str, returned: always}
     here: {description: Whether the node has the wheels of the lock., type: bool, returned: always}
-    section: {description: What the lock has for the node; null for nothing., type: dict, returned: always}
+    section: {description: Lock section for the node. null if there is none., type: dict, returned: always}
 wheels:
-  description: Where the wheels came from.
-  returned: an environment was built
+  description: Origin of the wheels.
+  returned: when an environment was built
   type: dict
   contains:
     came_from:
@@ -268,49 +270,51 @@ wheels:
       type: list
       elements: str
       returned: always
-    why: {description: "Why they did not come from other nodes; empty where they did.", type: str, returned: always}
-    kept: {description: Folder in which they stay for other nodes; empty for none., type: str, returned: always}
+    why:
+      description: Reason why the wheels did not come from other nodes. Empty if they did.
+      type: str
+      returned: always
+    kept:
+      description: Folder in which the wheels are kept for other nodes. Empty if none.
+      type: str
+      returned: always
 locked:
-  description: What is different in the lock, for people.
-  returned: the lock was written
+  description: Changes in the lock, as messages.
+  returned: when the lock was written
   type: list
   elements: str
 section:
-  description: The wheels that were fetched, as the lock has them.
-  returned: step is fetch, on the node that got them
+  description: Downloaded wheels, in the format of the lock.
+  returned: step is fetch, on the node that downloaded them
   type: dict
 holders:
-  description: The nodes that have these wheels for others.
-  returned: step is fetch, on the node that got them
+  description: Nodes that keep these wheels for other nodes.
+  returned: step is fetch, on the node that downloaded them
   type: list
   elements: str
 came:
-  description: For each node that got any from others, those from which they came.
-  returned: step is fetch, on the node that got them
+  description: Source nodes of each node that received wheels from other nodes.
+  returned: step is fetch, on the node that downloaded them
   type: dict
 why:
-  description: For each node that did not get all, why not.
-  returned: step is fetch, on the node that got them
+  description: Reason for each node that did not receive all wheels.
+  returned: step is fetch, on the node that downloaded them
   type: dict
 lost:
-  description: Nodes that did not answer, or have no room.
-  returned: step is fetch, on the node that got them
+  description: Nodes that did not respond or have no free disk space.
+  returned: step is fetch, on the node that downloaded them
   type: list
   elements: str
 complete:
-  description: Whether any node has all of them.
-  returned: step is fetch, on the node that got them
+  description: Whether any node has all wheels.
+  returned: step is fetch, on the node that downloaded them
   type: bool
 findings:
-  description: Conclusions about the environment, one for each check.
-  returned: when the request can be
+  description: Findings about the environment, one per check.
+  returned: when the request can be fulfilled
   type: list
   elements: dict
-pip_output:
-  description: Everything that pip printed.
-  returned: when pip failed
-  type: list
-  elements: str
+pip_output: {description: Complete output of pip., returned: when pip failed, type: list, elements: str}
 """
 
 import os

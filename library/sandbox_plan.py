@@ -5,15 +5,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: sandbox_plan
-short_description: Plan the steps to the sandbox that the inventory describes
+short_description: Plan the changes that the sandbox requires
 version_added: "0.1.0"
 description:
-  - Looks at podman, the routes, the disk, and the settings of pip and apt on this machine, and changes nothing.
-  - Fails with one sentence when the sandbox cannot be made here.
-  - Waits until a build of the image has ended that an interrupted run has left behind.
+  - Inspects podman, the routes, the disk, and the pip and apt settings of this machine, and changes nothing.
+  - Fails with a reason if this machine cannot run the sandbox.
+  - Waits for an image build of an interrupted run to finish.
 options:
   name:
-    description: Name of the sandbox, and of its network. Its containers are called C(<name>-<node>).
+    description: Name of the sandbox and of its network. Containers are named C(<name>-<node>).
     type: str
     required: true
   checkout:
@@ -21,31 +21,31 @@ options:
     type: path
     required: true
   state:
-    description: Whether the sandbox is to be there. To plan its end, nothing but its name and checkout is needed.
+    description: State of the sandbox. V(absent) requires only O(name) and O(checkout).
     type: str
     choices: [present, absent]
     default: present
   nodes:
-    description: Address of each machine by its name.
+    description: Address of each machine, by name.
     type: dict
     default: {}
   lock:
-    description: Folder on which a build of the image holds a lock.
+    description: Folder that an image build locks.
     type: path
   subnet:
-    description: Subnet of the sandbox's network.
+    description: Subnet of the sandbox network.
     type: str
   base:
-    description: What the image is made from; see the role.
+    description: Base image, as described in the role.
     type: str
   recipe:
-    description: Folder of the files that the image is made from.
+    description: Folder with the files to build the image.
     type: path
   public_key:
-    description: File of the administrator's public key.
+    description: Public key file of the administrator.
     type: path
   node_ca:
-    description: Where the nodes are to find the certificates that pip trusts on this machine.
+    description: Path on the nodes of the CA certificates that pip trusts on this machine.
     type: path
 extends_documentation_fragment: action_common_attributes
 attributes:
@@ -68,19 +68,25 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-build: {description: Whether the image has to be made., type: bool, returned: always}
-network: {description: Whether the network has to be made., type: bool, returned: always}
-remove_network: {description: Whether the old network has to go first., type: bool, returned: always}
-machines: {description: Whether the network or a machine is not as wanted., type: bool, returned: always}
-remove: {description: Why each container that has to go has to., type: dict, returned: always}
-removal: {description: The same as one line for people., type: str, returned: always}
-start: {description: Nodes that are stopped., type: list, returned: always}
-create: {description: Command that makes each node that has to be made., type: dict, returned: always}
+build: {description: Whether the image must be built., type: bool, returned: always}
+network: {description: Whether the network must be created., type: bool, returned: always}
+remove_network: {description: Whether the old network must be removed first., type: bool, returned: always}
+machines: {description: Whether the network or a machine differs from the request., type: bool, returned: always}
+remove: {description: "Containers to remove, with the reason.", type: dict, returned: always}
+removal: {description: "Containers to remove and reasons, as one line.", type: str, returned: always}
+start: {description: Stopped nodes to start., type: list, returned: always}
+create: {description: Command to create each new node., type: dict, returned: always}
 image: {description: Name of the image., type: str, returned: when state=present}
-outcome: {description: What there is when the playbook has done its work., type: str, returned: always}
-apt_settings: {description: Settings of apt that the nodes need., type: str, returned: always}
-certificates: {description: Certificates that this machine's administrator has added., type: list, returned: always}
-node_variables: {description: Variables that hand pip's settings to the nodes., type: dict, returned: always}
+outcome: {description: "State after the playbook has finished, as one line.", type: str, returned: always}
+apt_settings: {description: apt settings that the nodes require., type: str, returned: always}
+certificates:
+  description: CA certificates that the administrator of this machine has added.
+  type: list
+  returned: always
+node_variables:
+  description: Variables that apply the pip settings of this machine to the nodes.
+  type: dict
+  returned: always
 """
 
 import dataclasses

@@ -6,38 +6,38 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: shared_data
-short_description: Has folders of a file server mounted on a node
+short_description: Mount folders of a file server on a node
 version_added: "0.2.0"
 description:
-  - Writes a mount unit and an automount unit of systemd for each folder, so that it is mounted when it is used and no
-    boot waits for a server. Then it uses each folder once, and fails where one does not come up.
-  - A folder that has something in it, or on which somebody else has mounted something, is refused. What a line of
-    C(/etc/fstab) mounts is left to that, and only has to be the same.
-  - Units that this module has written and that are not requested any more are ended and removed; in use, they stay.
+  - Writes a systemd mount unit and automount unit for each folder, so that the folder is mounted on first use and no
+    boot waits for a server. Then accesses each folder once and fails if a mount does not succeed.
+  - Rejects a folder that is not empty or that is already a mount point. Mounts in C(/etc/fstab) are kept and only
+    compared with the request.
+  - Stops and removes units of Muster that are no longer requested. Mounts in use are kept.
 author: The Muster authors
 options:
   node:
-    description: Name of the node, for messages.
+    description: Name of the node, used in messages.
     type: str
     required: true
   packages:
-    description: By the type of a file system, the package that mounts it.
+    description: Package that provides the mount helper, by file system type.
     type: dict
     default: {}
   mode:
-    description: With V(manage) what differs is done. With V(verify) the module fails on a difference.
+    description: Mode of the module. V(manage) applies the differences. V(verify) fails on differences.
     type: str
     choices: [manage, verify]
     default: manage
 extends_documentation_fragment: [action_common_attributes, role_options.shared_data]
 attributes:
-  check_mode: {support: full, description: "Folders are not used then, so that nothing is mounted by the check."}
+  check_mode: {support: full, description: "Folders are not accessed in check mode, so that nothing is mounted."}
   diff_mode: {support: full}
   platform: {support: full, platforms: posix}
 """
 
 EXAMPLES = r"""
-- name: Have the data of the file server on every node
+- name: Mount the data of the file server
   shared_data:
     node: "{{ inventory_hostname }}"
     mounts:
@@ -47,7 +47,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 differences:
-  description: What was done something about, or would be, one sentence each.
+  description: Differences that were or would be applied, one sentence each.
   returned: success
   type: list
   elements: str

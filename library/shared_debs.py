@@ -6,71 +6,71 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: shared_debs
-short_description: Get the packages that apt is about to install, each once for all nodes
+short_description: Download packages for apt once for all nodes
 version_added: "0.1.0"
 description:
-  - Goes before a task that installs the same O(packages) with apt, once for each O(step). When they are done, the
-    packages' .deb files lie among apt's archives on the node.
-  - Of the nodes that need a file, one downloads it, and the others fetch it from there over the ssh mesh. A node that
-    comes later asks the first nodes of the inventory. Whoever gets nothing there downloads it, as apt would.
-  - Each file is compared with the checksum in the node's own index, whose signature apt has verified. apt itself does
-    not look again at what lies among its archives, but for the size.
-  - The indexes are not shared. Every node fetches them, because apt must verify them there.
-  - It never fails because of a peer, and leaves it to the task after it to say what apt cannot do.
+  - Use the module once per O(step), before a task that installs the same O(packages) with apt. Afterwards, the .deb
+    files of the packages are in the apt cache of the node.
+  - One node downloads a file and the other nodes fetch it over the SSH mesh. A node that is added later first contacts
+    the first nodes of the inventory. A node that cannot fetch a file downloads it, as apt does.
+  - Each file is verified with the checksum in the node's package index, whose signature apt has verified. For files in
+    its cache, apt itself checks only the size.
+  - Package indexes are not shared. Each node downloads them, because apt must verify their signature.
+  - Errors of a peer never fail the task. Errors of apt are reported by the following task.
 author: The Muster authors
 options:
   node:
-    description: Name of the node in the inventory, for messages.
+    description: Name of the node in the inventory, used in messages.
     type: str
     required: true
   packages:
-    description: Packages as apt-get takes them, such as V(nvidia-open) or V(libnccl2=2.29.7-*).
+    description: Packages as passed to apt-get, such as V(nvidia-open) or V(libnccl2=2.29.7-*).
     type: list
     elements: str
     required: true
   user:
-    description: The user whom the ssh mesh lets in, C(cluster_user).
+    description: User of the SSH mesh, C(cluster_user).
     type: str
     required: true
   recommends:
-    description: Whether recommended packages are going to be installed as well.
+    description: Whether recommended packages will also be installed.
     type: bool
     default: false
   step:
     description:
-      - V(look) finds out which files apt would fetch.
-      - V(download) downloads, on the first node of the play that needs them, those that nobody else downloads.
-      - V(get) fetches the others from there, and downloads what is still missing.
+      - Step to run. V(look) lists the files that apt would download.
+      - V(download) downloads the files on the first node of the play that needs them, one node per file.
+      - V(get) fetches the files from other nodes and downloads missing files.
     type: str
     choices: [look, download, get]
     default: look
   looks:
-    description: Name of the variable in which the look was registered, for the steps that follow it.
+    description: Name of the variable with the registered result of the V(look) step.
     type: str
     default: ""
   peers:
-    description: Nodes that may have the files; set by the controller's part of the module, as the next one is.
+    description: Nodes that may have the files. This and the following option are set by the action plugin.
     type: list
     elements: str
     default: []
   files:
-    description: The files to fetch from them.
+    description: Files to fetch from O(peers).
     type: list
     elements: dict
     default: []
     suboptions:
-      name: {description: Its name., type: str, required: true}
-      size: {description: Its bytes., type: int, required: true}
-      sha256: {description: What is in it., type: str, required: true}
+      name: {description: File name., type: str, required: true}
+      size: {description: Size in bytes., type: int, required: true}
+      sha256: {description: SHA-256 checksum., type: str, required: true}
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: Nothing is done in check mode.}
-  diff_mode: {support: none, description: The names of the files are in the result.}
+  diff_mode: {support: none, description: The result contains the file names.}
   platform: {support: full, platforms: debian}
 """
 
 EXAMPLES = r"""
-- name: Look which packages are to be downloaded
+- name: List the packages to download
   shared_debs: &debs
     node: "{{ inventory_hostname }}"
     user: "{{ cluster_user }}"
@@ -85,22 +85,26 @@ EXAMPLES = r"""
     looks: look
   become: true
 
-- name: Get the packages from there
+- name: Fetch the packages from this node
   shared_debs:
     <<: *debs
     step: get
     looks: look
   become: true
-  # Looks of one round are read by the nodes of that round alone.
+  # The nodes of the next batch must not read the results of this batch.
   register: look
 """
 
 RETURN = r"""
-debs: {description: "The files that apt would fetch.", type: list, elements: dict, returned: by a look}
-downloaded: {description: Files that were downloaded., type: list, elements: str, returned: after a look}
-fetched: {description: Files that came from a peer., type: list, elements: str, returned: after a look}
-tried: {description: "Peers that were asked; see M(peer_files).", type: list, elements: dict, returned: after a look}
-why: {description: What apt said where it could not; empty otherwise., type: str, returned: always}
+debs: {description: Files that apt would download., type: list, elements: dict, returned: step is look}
+downloaded: {description: Downloaded files., type: list, elements: str, returned: step is not look}
+fetched: {description: Files fetched from a peer., type: list, elements: str, returned: step is not look}
+tried:
+  description: Contacted peers, in the format of M(peer_files).
+  type: list
+  elements: dict
+  returned: step is not look
+why: {description: Error message of apt. Empty if there was no error., type: str, returned: always}
 """
 
 from ansible.module_utils.basic import AnsibleModule

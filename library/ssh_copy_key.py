@@ -6,23 +6,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ssh_copy_key
-short_description: Let the controller log in to a node with its key, as ssh-copy-id does
+short_description: Authorize the SSH key of the controller on a node, like ssh-copy-id
 version_added: "0.2.0"
 description:
-  - Adds the public half of the controller's key to C(~/.ssh/authorized_keys) of the user who logs in, by whichever way
-    Ansible gets in - as a rule with a password, from C(--ask-pass) or from a vault.
-  - Then logs in once more, without the password, and fails where that does not succeed.
-  - Which key - that of C(ansible_ssh_private_key_file), else the one in C(~/.ssh) that ssh itself would offer.
-  - Lines that are there stay as they are. A key that is there already, with whatever options before it, is left.
-  - A node that is reached without ssh is left alone.
+  - Adds the public key of the controller to C(~/.ssh/authorized_keys) of the login user, over the current connection of
+    Ansible. This connection usually uses a password from C(--ask-pass) or from a vault.
+  - Then logs in again without the password and fails if the login fails.
+  - Uses the key in C(ansible_ssh_private_key_file), or the first key in C(~/.ssh) that ssh would offer.
+  - Existing lines are kept. An existing entry of the key is not changed, including its options.
+  - A node that is not reached over SSH is not changed.
 author: The Muster authors
 options:
   node:
-    description: Name of the node in the inventory, for messages.
+    description: Name of the node in the inventory, used in messages.
     type: str
     required: true
   key:
-    description: The line of the public key. The controller's side fills it in.
+    description: Public key line. Set by the action plugin.
     type: str
     default: ""
 extends_documentation_fragment: action_common_attributes
@@ -33,14 +33,14 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Let the controller log in with its key
+- name: Authorize the SSH key of the controller
   ssh_copy_key:
     node: "{{ inventory_hostname }}"
 """
 
 RETURN = r"""
 changed: {description: Whether the key was added., returned: success, type: bool}
-path: {description: The file., returned: success, type: str}
+path: {description: Path of the file., returned: success, type: str}
 """
 
 import os

@@ -6,44 +6,45 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ssh_mesh_files
-short_description: Lets the training user log in between the nodes, with checked host keys
+short_description: Authorize SSH logins between the nodes with verified host keys
 version_added: "0.1.0"
 description:
-  - Keeps one block in the user's C(~/.ssh/authorized_keys) and one in C(~/.ssh/config), and the whole file
-    C(~/.ssh/muster_known_hosts). Every other line of the first two stays as it is, byte for byte.
-  - The files are read and written as the user, so that homes on a file server work, and links in them lead nowhere
-    that the user could not reach.
-  - Without any O(members) nothing of ours stays in the three files, and one that holds nothing else is removed.
-  - Lines of a member that was not looked at in this run are kept. Those of a node that is no member any more fall away.
+  - Maintains a block in C(~/.ssh/authorized_keys), a block in C(~/.ssh/config) and the file
+    C(~/.ssh/muster_known_hosts) of the user. All other lines of the first two files are kept byte for byte.
+  - Reads and writes the files as the user. Home directories on a file server therefore work, and symbolic links cannot
+    lead to files that the user cannot access.
+  - With empty O(members), removes all entries of Muster, and removes files that are empty afterwards.
+  - Keeps the entries of members that were not checked in this run, and removes the entries of nodes that are no longer
+    members.
 author: The Muster authors
 options:
   node:
-    description: Name of the node in the inventory, for messages.
+    description: Name of the node in the inventory, used in messages.
     type: str
     required: true
   address:
-    description: The node's own address in the training network.
+    description: Training address of the node.
     type: str
     required: true
   user:
-    description: The training user.
+    description: Training user.
     type: str
     required: true
   cluster:
-    description: Name of the cluster. It is part of the comment of every line.
+    description: Name of the cluster, which is part of the comment of each line.
     type: str
     required: true
   identity:
-    description: File of the user's private key.
+    description: Private key file of the user.
     type: path
     required: true
   members:
-    description: Every node of the cluster, as M(ssh_mesh_members) returns them.
+    description: All nodes of the cluster, as returned by M(ssh_mesh_members).
     type: list
     elements: dict
     required: true
   mode:
-    description: With V(verify) nothing is written, and the node fails with what differs.
+    description: Mode of the module. V(verify) writes nothing and fails on differences.
     type: str
     choices: [manage, verify]
     default: manage
@@ -55,7 +56,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Know the peers, and let them in
+- name: Authorize logins between the nodes
   ssh_mesh_files:
     node: "{{ inventory_hostname }}"
     user: muster
@@ -67,12 +68,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 strangers:
-  description: Members that were not looked at in this run, and that this node does not know from an earlier one.
+  description: Members that were not checked in this run and are unknown to this node.
   type: list
   elements: str
   returned: success
 ways:
-  description: A digest of all that logins from here, and of all that logins on this node go by.
+  description: Digests of all settings that affect logins from this node and to this node.
   type: dict
   returned: success, and not in check mode
 """

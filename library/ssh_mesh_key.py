@@ -6,12 +6,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ssh_mesh_key
-short_description: The training user's ssh key of a node, and what its peers must know to trust the node
+short_description: Manage the SSH key of the training user and report the host keys of a node
 version_added: "0.1.0"
 description:
-  - Makes an ed25519 key on the node where there is none. The private key stays there - it is in no result, and its file
-    lies outside of home, because homes are often shared between nodes.
-  - Looks at the node's host keys, at the port of its sshd, and at whether sshd would let the user in.
+  - Generates an ed25519 key if there is none. The private key never leaves the node and is not part of a result. Its
+    file is outside the home directory, because home directories are often shared between nodes.
+  - Checks the host keys of the node, the port of sshd, and whether sshd allows logins of the user.
 author: The Muster authors
 options:
   node:
@@ -19,15 +19,15 @@ options:
     type: str
     required: true
   address:
-    description: Address at which its peers reach it.
+    description: Address that peers use to reach the node.
     type: str
     required: true
   user:
-    description: The training user.
+    description: Training user.
     type: str
     required: true
   identity:
-    description: File of the private key. It belongs to the user, and its folder to root.
+    description: Private key file. The file is owned by the user and its folder by root.
     type: path
     required: true
   comment:
@@ -35,20 +35,20 @@ options:
     type: str
     default: ""
   mode:
-    description: With V(verify) nothing is made or fixed, and the node fails instead.
+    description: Mode of the module. V(verify) changes nothing and fails on differences.
     type: str
     choices: [manage, verify]
     default: manage
   sshd_path:
-    description: File of settings of sshd that the role keeps.
+    description: sshd configuration file that the role manages.
     type: path
     default: ""
   sshd_settings:
-    description: What that file shall hold. Empty means that sshd is left alone.
+    description: Content of O(sshd_path). Empty means that sshd is not changed.
     type: str
     default: ""
   rotate:
-    description: Whether to make a new key although there is one.
+    description: Whether to replace an existing key.
     type: bool
     default: false
 extends_documentation_fragment: action_common_attributes
@@ -59,7 +59,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Look at the user, its key and sshd
+- name: Check the user, the key and sshd
   ssh_mesh_key:
     node: "{{ inventory_hostname }}"
     address: "{{ cluster_address }}"
@@ -70,11 +70,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-key: {description: The public key. Empty in check mode where it is not made yet., type: str, returned: success}
+key: {description: Public key. Empty in check mode if the key does not exist yet., type: str, returned: success}
 host_keys: {description: Public host keys of the node's sshd., type: list, elements: str, returned: success}
-port: {description: Port of its sshd., type: int, returned: success}
-hostname: {description: The name that the node gives itself., type: str, returned: success}
-sshd: {description: What is to be done about the settings of sshd. Empty means nothing., type: str, returned: success}
+port: {description: Port of sshd., type: int, returned: success}
+hostname: {description: Host name of the node., type: str, returned: success}
+sshd: {description: Required change of the sshd configuration. Empty if there is none., type: str, returned: success}
 """
 
 import os

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ssh_mesh_proof
-short_description: Proves that the training user can log in on the peers
+short_description: Test SSH logins between the nodes
 version_added: "0.1.0"
 description:
-  - Runs C(ssh PEER hostname) as the user, without a password and with checked host keys, on all peers at once, and
-    fails with each peer on which it did not work, why, and what to type.
-  - A login that worked is remembered on the node, with a digest of all that it went by at both ends. As long as that is
-    the same, it is tried by sampling alone, unless O(full) is given.
-  - Beyond sixteen peers it takes a sample, such that every node is logged in on by some other.
-  - A peer that was not looked at in this run is not tried.
+  - Runs C(ssh PEER hostname) as the user on all peers in parallel, without a password and with verified host keys.
+    Fails with the peers on which the login failed, the reason and the fix.
+  - Successful logins are cached on the node with a digest of all settings at both ends. While the digest is unchanged,
+    only a sample of the logins is tested, unless O(full) is set.
+  - With more than 16 peers, only a sample is tested, chosen so that at least one node logs in to each node.
+  - Peers that were not checked in this run are not tested.
 author: The Muster authors
 options:
   node:
@@ -22,42 +22,42 @@ options:
     type: str
     required: true
   user:
-    description: The training user.
+    description: Training user.
     type: str
     required: true
   members:
-    description: Every node of the cluster, as M(ssh_mesh_members) returns them.
+    description: All nodes of the cluster, as returned by M(ssh_mesh_members).
     type: list
     elements: dict
     required: true
   memory:
-    description: File that remembers logins. Empty for none.
+    description: Cache file for successful logins. Empty disables the cache.
     type: path
     default: ""
   ways:
     description:
-      - Of each peer, the digest of what a login on it goes by. Filled in from what O(looks) has of both ends.
+      - Digest of the login settings of each peer. Computed from both ends in O(looks).
     type: dict
     default: {}
   looks:
-    description: Name under which the result of M(ssh_mesh_files) is registered.
+    description: Name of the variable with the registered result of M(ssh_mesh_files).
     type: str
     default: ""
   full:
-    description: Whether to try every peer, whatever is remembered.
+    description: Whether to test all peers regardless of the cache.
     type: bool
     default: false
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode:
     support: full
-    description: "In check mode nothing is tried, because what a login needs may not be there yet."
-  diff_mode: {support: none, description: "Changes nothing, so there is nothing to show."}
+    description: Nothing is tested in check mode, because the required settings may be missing.
+  diff_mode: {support: none, description: "Changes nothing, so there is no diff."}
   platform: {support: full, platforms: posix}
 """
 
 EXAMPLES = r"""
-- name: Log in on the peers
+- name: Test logins on the peers
   ssh_mesh_proof:
     node: "{{ inventory_hostname }}"
     user: muster
@@ -68,8 +68,8 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-tried: {description: Peers that were logged in on., type: list, elements: str, returned: always}
-not_tried: {description: "Peers that were not, with the reason.", type: dict, returned: always}
+tried: {description: Peers on which a login was tested., type: list, elements: str, returned: always}
+not_tried: {description: "Peers that were not tested, with the reason.", type: dict, returned: always}
 """
 
 import pwd

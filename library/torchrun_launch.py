@@ -2,38 +2,39 @@
 
 DOCUMENTATION = r"""
 module: torchrun_launch
-short_description: Run one torchrun job over all participants, watched and ended everywhere
+short_description: Run and monitor one torchrun job on all participating nodes
 version_added: "0.1.0"
 description:
-  - Computes the plan of a launch (every node's exact command and environment) from the inventory, with the defaults
-    of the role C(cluster) applied.
-  - Looks at every participant first, and starts nothing when one is missing or unfit; all reasons are given at once.
-  - On each node the launch is a systemd unit of its own, run by the unprivileged C(cluster_user). It holds a lease
-    that only this task renews, so that it ends within seconds when nobody watches it any more.
-  - When a rank, an agent, a node or the controller fails, the launch is ended on every node. The verdict names the
-    rank that failed first over all nodes, with its traceback.
-  - The logs of all ranks come to the controller while the launch runs.
-  - Contacts every participant by the connection that the inventory gives it; use it with C(run_once).
+  - Computes the plan of a launch (command and environment of each node) from the inventory, with the defaults of the
+    role C(cluster).
+  - Checks all participating nodes first. If a node is missing or unfit, nothing is started and all reasons are reported
+    at once.
+  - On each node, the launch runs in a systemd unit as the unprivileged user C(cluster_user). The unit holds a lease
+    that only this task renews. Without renewal, the unit stops within seconds.
+  - If a rank, an agent, a node or the controller fails, the launch is stopped on all nodes. The verdict reports the
+    rank that failed first across all nodes, with its traceback.
+  - The logs of all ranks are copied to the controller while the launch runs.
+  - Contacts all participating nodes with the connection settings of the inventory. Use with C(run_once).
 options:
   nodes:
-    description: Nodes that take part, in the place of C(cluster_launch_nodes). Empty means those.
+    description: Participating nodes, instead of C(cluster_launch_nodes). Empty means C(cluster_launch_nodes).
     type: list
     elements: str
     default: []
   first_nodes:
-    description: Number of participants that take part, from the first one on. 0 means all of them.
+    description: Number of participating nodes to use, starting with the first. 0 means all.
     type: int
     default: 0
   nproc_per_node:
-    description: Number of ranks on each of them. 0 means as many as C(cluster_nproc_per_node) says.
+    description: Number of ranks per node. 0 means C(cluster_nproc_per_node).
     type: int
     default: 0
   min_free_mb:
-    description: Megabytes that must be free where the run directory will be.
+    description: Required free disk space in MB for the run directory.
     type: int
     default: 64
   show_rank:
-    description: Rank whose output is shown as it comes. -1 means none; the logs hold all of it anyway.
+    description: Rank whose output is shown live. -1 shows none. The logs contain the output of all ranks.
     type: int
     default: -1
   run_as:
@@ -43,11 +44,11 @@ options:
     default: cluster_user
 extends_documentation_fragment: [action_common_attributes, role_options.launch]
 attributes:
-  check_mode: {support: full, description: "Prints the plan, and contacts no node."}
-  diff_mode: {support: none, description: A launch changes nothing that a diff could show.}
+  check_mode: {support: full, description: Prints the plan and contacts no node.}
+  diff_mode: {support: none, description: A launch has no changes to show.}
   idempotent:
     support: none
-    description: "Every call is a launch of its own. Launches are not changes, so C(changed) is false."
+    description: Each call is a new launch. Launches are not changes, so C(changed) is false.
 author:
   - The Muster authors
 """
@@ -74,7 +75,7 @@ EXAMPLES = r"""
   become: true
   run_once: true
 
-- name: Train for two days at most, and do not wait
+- name: Train for two days at most, detached
   torchrun_launch:
     script: /srv/project/train.py
     detached: true
@@ -82,19 +83,19 @@ EXAMPLES = r"""
   become: true
   run_once: true
 
-- name: Watch it to its end
+- name: Watch the launch until it finishes
   torchrun_launch:
     attach: 20261121-093142-1df3
   become: true
   run_once: true
 
-- name: End it
+- name: Stop the launch
   torchrun_launch:
     stop: 20261121-093142-1df3
   become: true
   run_once: true
 
-- name: Print every node's command and environment, and touch nothing
+- name: Print the command and environment of each node without changes
   torchrun_launch:
     script_src: train.py
   run_once: true
@@ -103,22 +104,22 @@ EXAMPLES = r"""
 
 RETURN = r"""
 plan:
-  description: The plan, as in C(plan.json), without the values of the environment.
+  description: Plan as in C(plan.json), without the values of environment variables.
   returned: always
   type: dict
 verdict:
-  description: "The verdict: C(status), C(summary) in one line, C(findings), C(coverage)."
+  description: Verdict with C(status), C(summary) (one line), C(findings) and C(coverage).
   returned: after a launch
   type: dict
 events:
-  description: What the ranks reported with lines that begin with C(@muster).
+  description: Events that the ranks reported in lines that start with C(@muster).
   returned: after a launch
   type: list
   elements: dict
 diagnosis:
   description: >-
-    Why it failed, as in C(diagnosis.json): C(word) (confirmed, likely or unknown), C(lines) for people, C(causes) with
-    their proofs, C(candidates), and what was ruled out (C(ruled_out)).
+    Diagnosis as in C(diagnosis.json), with C(word) (confirmed, likely or unknown), C(lines) (text), C(causes) with
+    evidence, C(candidates), and excluded causes (C(ruled_out)).
   returned: after a launch that failed, unless O(diagnose) is false
   type: dict
 artifacts:
@@ -126,14 +127,14 @@ artifacts:
   returned: after a launch
   type: str
 attempts:
-  description: Of a launch with O(restarts), each attempt, with its nodes, how it ended, and the nodes that it named.
+  description: Attempts of a launch with O(restarts), each with its nodes, outcome and failed nodes.
   returned: after a launch with restarts or checkpoints
   type: list
   elements: dict
 timing:
   description: >-
-    Controller times at which the launch began, silent nodes were spoken of (C(notices)), its end was noticed, and all
-    nodes were clean.
+    Controller times of the start, of the reports of silent nodes (C(notices)), of the detected end, and of the cleanup
+    of all nodes.
   returned: after a launch
   type: dict
 """

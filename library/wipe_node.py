@@ -6,58 +6,59 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: wipe_node
-short_description: Take Muster's own things off a node
+short_description: Remove the files of Muster from a node
 version_added: "0.2.0"
 description:
-  - Removes files, folders, units that have ended and an account. What a role has put on a node, the role itself says.
-  - Of a folder go the names that are given, empty folders, and the folder itself where nothing is left in it. Nothing
-    is removed that is not root's, or that lies where others may write. Folders above what goes are removed where they
-    are empty, and no package has them.
-  - An account is removed only where its comment is the one with which Muster makes it. Its home stays.
-  - Refuses under somebody's work.
+  - Removes files, folders, finished units and an account. Each role passes the list of its own files.
+  - In a folder, removes the given names, empty subfolders, and the folder itself if it is empty. Never removes files
+    that are not owned by root or that are in a folder with other writers. Removes parent folders that are empty and
+    belong to no package.
+  - Removes an account only if its comment shows that Muster created it. The home directory is kept.
+  - Fails if the node is in use.
 options:
   node:
-    description: Name of the node, for messages.
+    description: Name of the node, used in messages.
     type: str
     required: true
   files:
-    description: Files and links that go, where they are there. A C(*) stands for any part of a name.
+    description: Files and links to remove if they exist. A C(*) matches any part of a name.
     type: list
     elements: str
     default: []
   folders:
-    description: Folders from which something goes.
+    description: Folders to remove files from.
     type: list
     elements: dict
     default: []
     suboptions:
-      path: {description: Where it is., type: path, required: true}
-      only: {description: Patterns of the names in it that go., type: list, elements: str, default: []}
-      keeps: {description: "What the rest is, for messages.", type: str, default: Muster did not write}
+      path: {description: Path of the folder., type: path, required: true}
+      only: {description: Patterns of the names to remove., type: list, elements: str, default: []}
+      keeps: {description: "Remaining files, for messages.", type: str, default: Muster did not write}
   reexec:
-    description: Whether systemd reads its settings anew behind the files.
+    description: Whether systemd reloads its settings after the removal of the files.
     type: bool
     default: false
   restart:
-    description: Units that are restarted behind the files, if they run.
+    description: Units to restart after the removal of the files, if they are running.
     type: list
     elements: str
     default: []
   units:
-    description: Patterns of units that Muster starts. Those that have ended are forgotten; one that runs is work.
+    description: >-
+      Patterns of units that Muster starts. Finished units are reset. A running unit means that the node is in use.
     type: list
     elements: str
     default: []
   idle:
-    description: Folder of the PyTorch environments, where nobody may be at work. Empty for not looking.
+    description: Folder of the PyTorch environments, which must not be in use. Empty skips the check.
     type: path
     default: ""
   account:
-    description: An account that goes.
+    description: Account to remove.
     type: dict
     suboptions:
-      name: {description: Its name., type: str, required: true}
-      comment: {description: The comment by which it is known., type: str, required: true}
+      name: {description: Name of the account., type: str, required: true}
+      comment: {description: Comment that identifies accounts created by Muster., type: str, required: true}
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full}
@@ -66,7 +67,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Take the settings off
+- name: Remove the settings
   wipe_node:
     node: "{{ inventory_hostname }}"
     files: [/etc/sysctl.d/90-muster.conf]
@@ -76,9 +77,13 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-gone: {description: "What goes, or has gone.", returned: success, type: list, elements: str}
-left: {description: "What stays, and why, a sentence each.", returned: success, type: list, elements: str}
-msg: {description: "The same, for people.", returned: where something stays, type: str}
+gone: {description: Files and settings that were or would be removed., returned: success, type: list, elements: str}
+left:
+  description: Files and settings that are kept, with the reason, one sentence each.
+  returned: success
+  type: list
+  elements: str
+msg: {description: The entries of C(left) as text., returned: when something is kept, type: str}
 """
 
 from typing import Any

@@ -6,46 +6,46 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: workbench
-short_description: Have launch users run notebooks on a node
+short_description: Configure a node for notebooks of launch users
 version_added: "0.2.0"
 description:
-  - Puts there a unit of everybody's user manager, which starts for nobody by itself, what it runs besides JupyterLab,
-    and a kernel for each environment. JupyterLab's own environment is C(pytorch_env)'s work.
-  - Kernels are registered for the environments that have ipykernel, or whose Python is JupyterLab's. Nothing is put
-    into an environment.
-  - With V(absent) of O(state), notebooks that run are ended, and all of it is taken off, with JupyterLab's environment.
-    People's files stay.
+  - Installs a systemd user unit that does not start automatically, its programs, and a Jupyter kernel for each
+    environment. M(pytorch_env) manages the JupyterLab environment.
+  - Registers kernels for environments that have ipykernel or that use the Python of JupyterLab. Environments are not
+    changed.
+  - With O(state=absent), stops running notebooks and removes all files, including the JupyterLab environment. Files of
+    users are kept.
 author: The Muster authors
 options:
   node:
-    description: Name of the node, for messages.
+    description: Name of the node, used in messages.
     type: str
     required: true
   root:
-    description: Folder of JupyterLab's environment. It must be root's.
+    description: Folder of the JupyterLab environment. Must be owned by root.
     type: path
     required: true
   users_root:
-    description: Folder under which each launch user has one of their own.
+    description: Folder with one subfolder per launch user.
     type: path
     required: true
   programs:
-    description: Texts that lie in O(root), by their names.
+    description: Contents of the programs in O(root), by file name.
     type: dict
     default: {}
   environments:
     description:
-      - Environments that get a kernel, as paths by their names. V(default) is the one that notebooks use unasked.
-      - Default, those of the node, which the controller's part of the module knows.
+      - Paths of the environments that get a kernel, by name. V(default) is the default kernel of notebooks.
+      - If empty, the action plugin sets the environments of the node.
     type: dict
     default: {}
   state:
-    description: Whether the node is one for notebooks.
+    description: Whether the node runs notebooks.
     type: str
     choices: [present, absent]
     default: present
   mode:
-    description: With V(manage) what differs is done. With V(verify) the module fails on a difference.
+    description: Mode of the module. V(manage) applies the differences. V(verify) fails on differences.
     type: str
     choices: [manage, verify]
     default: manage
@@ -57,7 +57,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Have notebooks on this node
+- name: Configure notebooks on this node
   workbench:
     node: "{{ inventory_hostname }}"
     root: /opt/muster/workbench
@@ -68,7 +68,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 differences:
-  description: What was done something about, or would be, one sentence each.
+  description: Differences that were or would be applied, one sentence each.
   returned: success
   type: list
   elements: str

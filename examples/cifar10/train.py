@@ -1,11 +1,11 @@
-"""Train a ConvNet on CIFAR-10: in one process, on the GPUs of one machine, or on many machines.
+"""Train a ConvNet on CIFAR-10 in one process, on the GPUs of one machine, or on several machines.
 
     python train.py                                          one process, synthetic data
-    torchrun --nproc-per-node=2 train.py --data DIR          two, on DIR/cifar-10-python.tar.gz
-    torchrun --nproc-per-node=2 train.py --resume            go on from output/checkpoint.pt, if it is there
+    torchrun --nproc-per-node=2 train.py --data DIR          two processes, data from DIR/cifar-10-python.tar.gz
+    torchrun --nproc-per-node=2 train.py --resume            continue from output/checkpoint.pt if it exists
 
-Needs PyTorch 2.3 or newer, nothing else. Copy it, and put your model and your data in the place of build_model and
-load_data. Under SIGTERM it writes a checkpoint with the next step and ends with 0; run it again with --resume.
+Requires only PyTorch 2.3 or newer. Copy the script and replace build_model and load_data with your model and data.
+On SIGTERM, it writes a checkpoint after the next step and exits with 0. Run it again with --resume.
 """
 
 from __future__ import annotations
@@ -44,35 +44,35 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 CLASSES = 10
 ARCHIVE = "cifar-10-python.tar.gz"
 MD5 = "c58f30108f718f92721af3b95e74349a"  # as published: https://www.cs.toronto.edu/~kriz/cifar.html
-MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of its training images, by channel
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of the training images, per channel
 
 
 def read_options():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add = parser.add_argument
-    add("--data", type=Path, help=f"folder with {ARCHIVE}; without it, the data are synthetic")
-    add("--download", action="store_true", help="fetch the archive into --data, once per machine, if it is not there")
+    add("--data", type=Path, help=f"folder with {ARCHIVE}; default: synthetic data")
+    add("--download", action="store_true", help="download the archive to --data if missing, once per machine")
     add("--samples", type=int, default=10240, help="number of synthetic images to train on")
     add("--output", type=Path, default=Path("output"), help="folder for checkpoint.pt, weights.pt, tensorboard/")
-    add("--resume", action="store_true", help="go on from the checkpoint in --output, if there is one")
+    add("--resume", action="store_true", help="continue from the checkpoint in --output if it exists")
     add("--epochs", type=int, default=10)
-    add("--global-batch", type=int, default=768, help="samples per optimizer step, of all processes together")
-    add("--micro-batch", type=int, default=256, help="most samples that a process has on its device at once")
+    add("--global-batch", type=int, default=768, help="samples per optimizer step over all processes")
+    add("--micro-batch", type=int, default=256, help="maximum samples on the device of a process")
     add("--width", type=int, default=32, help="channels of the first layer, a multiple of 8")
     add("--learning-rate", type=float, default=0.1)
-    add("--clip", type=float, default=1.0, help="largest norm of the gradient")
-    add("--precision", choices=["auto", "fp32", "bf16", "fp16"], default="auto", help="auto: bf16 where a GPU has it")
+    add("--clip", type=float, default=1.0, help="maximum gradient norm")
+    add("--precision", choices=["auto", "fp32", "bf16", "fp16"], default="auto", help="auto: bf16 if supported")
     add(
         "--compress",
         choices=["no", "fp16", "bf16", "powersgd"],
         default="no",
-        help="gradients while they are sent; bf16: on GPUs alone",
+        help="gradient compression; bf16: GPUs only",
     )
     add("--log-every", type=int, default=10, metavar="STEPS")
     add("--checkpoint-every", type=int, default=0, metavar="STEPS", help="0: after each epoch")
-    add("--num-workers", type=int, default=2, help="processes that load data, for each process that trains")
+    add("--num-workers", type=int, default=2, help="data loader workers per training process")
     add("--seed", type=int, default=0)
-    add("--deterministic", action="store_true", help="the same result each time, on a GPU too; slower")
+    add("--deterministic", action="store_true", help="reproducible results, also on GPUs; slower")
     add("--profile", action="store_true", help="write a trace of steps 4 to 6 of rank 0 into --output")
     return parser.parse_args()
 
@@ -81,7 +81,7 @@ def read_options():
 
 
 class Team:
-    """Who this process is among the others, and its device. Alone it is a team of one, so that nothing else asks."""
+    """Rank and device of this process. A single process is a team of one, so that other code needs no special case."""
 
     def __init__(self):
         self.rank, self.size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
@@ -89,24 +89,24 @@ class Team:
         backend = os.environ.get("MUSTER_BACKEND") or ("nccl" if torch.cuda.is_available() else "gloo")
         self.device = torch.device("cuda", self.local_rank) if backend == "nccl" else torch.device("cpu")
         if self.device.type == "cuda":
-            torch.cuda.set_device(self.device)  # before anything else touches a GPU
-        # Without torchrun there is nobody to meet, and a store in this process will do.
+            torch.cuda.set_device(self.device)  # before any other GPU access
+        # Without torchrun, there are no other processes and a local store is sufficient.
         place = {} if "RANK" in os.environ else {"store": dist.HashStore(), "rank": 0, "world_size": 1}
         dist.init_process_group(backend, timeout=timedelta(minutes=20), **place)
         self.stop = False
         signal.signal(signal.SIGTERM, self.on_sigterm)
 
     def on_sigterm(self, *_):
-        self.stop = True  # and no more: in the midst of a step, the others wait for this process
+        self.stop = True  # only set a flag: during a step, the other processes wait for this one
 
     def reduce(self, values, operation=dist.ReduceOp.SUM):
-        """The numbers of all processes, put together in the same way for each of them."""
+        """Reduce the numbers of all processes."""
         tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
         dist.all_reduce(tensor, operation)
         return tensor.tolist()
 
     def say(self, event, **facts):
-        """One JSON line from rank 0. With the mark before it, Muster shows progress and keeps what is reported."""
+        """Print a JSON line from rank 0. Muster shows and stores lines with the mark @muster."""
         if self.rank == 0:
             mark = "@muster " if "MUSTER_LAUNCH_ID" in os.environ else ""
             print(mark + json.dumps({"event": event, **facts}), flush=True)
@@ -116,7 +116,7 @@ class Team:
 
 
 def load_data(options, team):
-    """(images, labels) to train on and to test with; images are bytes, 3 x 32 x 32."""
+    """Return (images, labels) for training and for testing; images are uint8, 3 x 32 x 32."""
     if options.data is None:
         team.say("data", source="SYNTHETIC: a pattern for each class, and noise. --data DIR takes the real CIFAR-10")
         count = options.samples
@@ -124,7 +124,7 @@ def load_data(options, team):
         return (images[:count], labels[:count]), (images[count:], labels[count:])
     archive = options.data / ARCHIVE
     if options.download:
-        if team.local_rank == 0:  # one process of each machine; the others wait for it
+        if team.local_rank == 0:  # one process per machine; the others wait
             fetch(archive)
         dist.barrier()
     if not archive.is_file():
@@ -141,7 +141,7 @@ def load_data(options, team):
 
 def synthetic(count, seed):
     random = torch.Generator().manual_seed(seed)
-    # Coarse, so that a shift or a mirror leaves them as they are, nearly.
+    # Coarse patterns, so that shifts and flips change them only slightly.
     patterns = F.interpolate(torch.rand(CLASSES, 3, 4, 4, generator=random), size=32, mode="bilinear")
     labels = torch.randint(CLASSES, (count,), generator=random)
     images = torch.empty(count, 3, 32, 32, dtype=torch.uint8)
@@ -152,10 +152,10 @@ def synthetic(count, seed):
 
 
 def fetch(archive):
-    """Download the archive unless it is there; whole and right, or not at all."""
+    """Download the archive unless it exists. Keep only a complete archive with the right checksum."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     with open(archive.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another run on this machine may be at it
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another run on this machine may be downloading
         if archive.is_file():
             return
         part = archive.with_suffix(f".{os.getpid()}.part")
@@ -173,7 +173,7 @@ def md5(path):
 
 
 class Raw:
-    """Stands for NumPy's arrays and types in a pickle: keeps what is in them, and runs nothing."""
+    """Replacement for NumPy arrays and types in a pickle. Stores their contents and executes nothing."""
 
     state = ()
 
@@ -185,7 +185,7 @@ class Raw:
 
 
 class ArrayUnpickler(pickle.Unpickler):
-    """A pickle can name any function to be called. Here it gets arrays, and nothing else that it may ask for."""
+    """Unpickler that allows only arrays. A pickle could otherwise call any function."""
 
     def find_class(self, module, name):
         if module.partition(".")[0] == "numpy" and name in ("_reconstruct", "ndarray", "dtype"):
@@ -205,7 +205,7 @@ def read_batch(file):
 
 
 class Shard(DistributedSampler):
-    """This process's part of each epoch, behind the samples that a resumed epoch already had."""
+    """Samples of this process in each epoch, without the samples processed before a resume."""
 
     skip = 0
 
@@ -218,7 +218,7 @@ class Shard(DistributedSampler):
 
 def build_model(width):
     def block(inputs, outputs):
-        # GroupNorm: the statistics of BatchNorm depend on how many processes share a batch.
+        # GroupNorm, because BatchNorm statistics depend on the number of processes.
         convolution = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
         return nn.Sequential(convolution, nn.GroupNorm(8, outputs), nn.ReLU(), nn.MaxPool2d(2))
 
@@ -232,10 +232,10 @@ def normalized(images, device):
 
 
 def augmented(images, rank=0, size=1):
-    """Each image shifted by up to four pixels, and every second one mirrored.
+    """Return the images shifted by up to four pixels, and half of them flipped.
 
-    They are every size-th of a global batch, from the rank-th on. What is random is drawn for all of it, so that an
-    image is treated alike whatever the number of processes.
+    The images are every size-th image of the global batch, starting with index rank. Random numbers are drawn for the
+    whole global batch, so that the result does not depend on the number of processes.
     """
     count, device = len(images), images.device
     mirrored = torch.rand(count * size, 1, 1, 1, device=device)[rank::size] < 0.5
@@ -250,11 +250,11 @@ def augmented(images, rank=0, size=1):
 
 
 class Trainer:
-    """The model with all that changes while it learns."""
+    """Model, optimizer, schedule and scaler."""
 
     def __init__(self, options, team, share):
         self.options, self.team, self.step = options, team, 0
-        torch.manual_seed(options.seed)  # the same weights everywhere
+        torch.manual_seed(options.seed)  # the same weights on all ranks
         gpu = team.device.type == "cuda"
         self.precision = options.precision
         if self.precision == "auto":
@@ -278,22 +278,22 @@ class Trainer:
             return F.cross_entropy(self.model(images), labels, reduction="sum")
 
     def warm_up(self, size):
-        """The largest micro-batch that fits into the memory of every process. It is found before the first step: where
-        a process fails in the midst of one, the others wait for it in a collective."""
+        """Return the largest micro-batch that fits into the memory of all processes. Determined before the first step,
+        because the other processes would wait in a collective if one process failed during a step."""
         while not self.fits(size):
             if size == 1:
                 raise MemoryError("there is not enough memory on the GPU for a single image")
             size = (size + 1) // 2
         size = int(self.team.reduce([size], dist.ReduceOp.MIN)[0])
-        # DDP arranges its buckets anew after the first exchange. Done here, a resumed run adds in the same order as
-        # one that was never interrupted, and comes to the same bits.
+        # DDP rebuilds its buckets after the first all-reduce. Done here, a resumed run adds gradients in the same order
+        # as an uninterrupted run and produces bitwise equal results.
         self.loss(*self.blank(size)).backward()
         self.optimizer.zero_grad()
         return size
 
     def fits(self, size):
         try:
-            momentum = [torch.empty_like(parameter) for parameter in self.model.parameters()]  # the optimizer's, later
+            momentum = [torch.empty_like(parameter) for parameter in self.model.parameters()]  # optimizer state
             with self.model.no_sync():
                 self.loss(*self.blank(size)).backward()
             return bool(momentum)
@@ -308,22 +308,22 @@ class Trainer:
         return images, torch.zeros(size, dtype=torch.long, device=self.team.device)
 
     def train_step(self, images, labels, learning_rate):
-        """One step of the optimizer for the whole global batch; the mean loss over this process's share of it."""
-        # What is random in a step comes from its number alone: to resume, no random state has to be kept.
+        """Run one optimizer step for the global batch. Return the mean loss of this process."""
+        # The seed of a step is its number, so that checkpoints need no random state.
         torch.manual_seed(self.options.seed * 1_000_003 + self.step)
         images, labels = normalized(images, self.team.device), labels.to(self.team.device)
         images = augmented(images, self.team.rank, self.team.size)
         parts = list(zip(images.split(self.micro_batch), labels.split(self.micro_batch), strict=True))
         total = 0.0
         for number, part in enumerate(parts, start=1):
-            # Gradients add up in each process, and are exchanged once, with the last part.
+            # Gradients accumulate locally and are reduced once, with the last micro-batch.
             with nullcontext() if number == len(parts) else self.model.no_sync():
                 loss = self.loss(*part) / len(images)
                 self.scaler.scale(loss).backward()
             total += loss.detach()
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
-        self.scaler.unscale_(self.optimizer)  # the norm is that of the gradient, not of the scaled one
+        self.scaler.unscale_(self.optimizer)  # clip the unscaled gradient norm
         nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip)
         self.scaler.step(self.optimizer)
         self.scaler.update()
@@ -333,7 +333,7 @@ class Trainer:
 
     @torch.inference_mode()
     def evaluate(self, images, labels):
-        """Accuracy over all test images, each of them counted once: DistributedSampler would repeat some."""
+        """Return the accuracy over all test images. DistributedSampler is not used, because it would repeat some."""
         correct, mine = 0, torch.arange(self.team.rank, len(images), self.team.size)
         for part in mine.split(1024):
             predicted = self.model.module(normalized(images[part], self.team.device)).argmax(1)
@@ -342,19 +342,19 @@ class Trainer:
         return round(correct / total, 4)
 
     def state(self):
-        # The number of processes is not kept: with another one, each global batch still has the same images.
+        # Without the number of processes: the global batches do not depend on it.
         same = {name: getattr(self.options, name) for name in ("seed", "global_batch", "epochs", "learning_rate")}
         parts = {"model": self.model.module, "optimizer": self.optimizer, "scaler": self.scaler}
         return same, parts
 
     def save(self, path):
-        """Rank 0 writes it: whenever a machine fails, the old checkpoint is there or the new one."""
+        """Write the checkpoint on rank 0 atomically: after a crash, either the old or the new checkpoint exists."""
         same, parts = self.state()
         if self.team.rank == 0:
             write(path, {"step": self.step, **same, **{name: part.state_dict() for name, part in parts.items()}})
 
     def load(self, path):
-        """Every process takes the checkpoint of rank 0, so that no file system has to be shared."""
+        """Load the checkpoint of rank 0 on all processes. No shared file system is required."""
         content = [path.read_bytes() if self.team.rank == 0 and path.is_file() else None]
         dist.broadcast_object_list(content)
         if content[0] is None:
@@ -370,7 +370,7 @@ class Trainer:
         self.team.say("resumed", checkpoint=str(path), step=self.step)
 
     def memory(self):
-        """Megabytes of the process that used most: of its GPU, or of the machine."""
+        """Return the maximum memory of a process in MB, on its GPU or on the host."""
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         used = torch.cuda.max_memory_allocated() if self.team.device.type == "cuda" else used
         return round(self.team.reduce([used], dist.ReduceOp.MAX)[0] / 1e6)
@@ -386,7 +386,7 @@ def write(path, state):
 
 
 def parameters_sha256(model):
-    """Equal only where every bit of every weight is."""
+    """Return a digest of all weights."""
     digest = hashlib.sha256()
     for name, value in model.state_dict().items():
         digest.update(name.encode() + bytes(value.cpu().contiguous().view(torch.uint8).flatten().tolist()))
@@ -394,12 +394,12 @@ def parameters_sha256(model):
 
 
 def warm_cosine(step, steps):
-    """The learning rate as a part of the largest one: a function of the step alone."""
+    """Return the learning rate factor of a step."""
     return min(1.0, (step + 1) / max(1, steps // 20)) * 0.5 * (1 + math.cos(math.pi * step / steps))
 
 
 def open_board(options, team):
-    if team.rank != 0 or not find_spec("tensorboard"):  # it is no part of PyTorch, and nothing depends on it
+    if team.rank != 0 or not find_spec("tensorboard"):  # optional, not part of PyTorch
         return None
     return import_module("torch.utils.tensorboard").SummaryWriter(options.output / "tensorboard")
 
@@ -416,23 +416,23 @@ def profiler(options, team, steps):
 
 
 def run(options, team, trainer, loader, test):
-    """Train to the end, and say how it went; None when the processes were asked to stop."""
+    """Train and return the summary, or None if the processes were asked to stop."""
     checkpoint, per_epoch = options.output / "checkpoint.pt", len(loader.dataset) // options.global_batch
     steps, first, board = options.epochs * per_epoch, trainer.step, open_board(options, team)
     began, busy, loss, rate, accuracy = time.monotonic(), 0.0, None, None, None
     with profiler(options, team, steps - first) as profile:
         while trainer.step < steps:
             epoch, done = divmod(trainer.step, per_epoch)
-            loader.sampler.set_epoch(epoch)  # another order in each epoch, the same one for all processes
+            loader.sampler.set_epoch(epoch)  # a new order per epoch, the same on all processes
             loader.sampler.skip = done * loader.batch_size
             clock = time.monotonic()
             for images, labels in loader:
                 part = options.learning_rate * warm_cosine(trainer.step, steps)
-                # One tiny exchange with each step: the loss, and whether a process is to stop, so that all of them do.
+                # One small all-reduce per step for the loss and the stop flag, so that all processes stop together.
                 own = trainer.train_step(images, labels, part)
                 loss, stop = team.reduce([own / team.size, team.stop])
                 step, now = trainer.step, time.monotonic()
-                if step > first + 1:  # the first step also sets things up
+                if step > first + 1:  # the first step includes initialization
                     busy += now - clock
                     rate = round(options.global_batch * (step - first - 1) / busy, 1)
                 if step % options.log_every == 0 or step == steps:
@@ -453,7 +453,7 @@ def run(options, team, trainer, loader, test):
     seconds = round(time.monotonic() - began, 3)
     if board:
         board.close()
-    if accuracy is None:  # resumed behind the last step
+    if accuracy is None:  # resumed after the last step
         accuracy = trainer.evaluate(*test)
     facts = {"seconds": seconds, "samples_per_second": rate, "loss": loss and round(loss, 4)}
     return {**facts, "accuracy": accuracy, "memory_mb": trainer.memory()}
@@ -464,7 +464,7 @@ def train(options, team):
         better = math.ceil(options.global_batch / team.size) * team.size
         raise ValueError(f"--global-batch {options.global_batch} is no multiple of {team.size} processes; {better} is")
     if options.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # the form of cuBLAS that repeats itself
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic cuBLAS
         torch.use_deterministic_algorithms(True)
     options.output.mkdir(parents=True, exist_ok=True)
     training, test = load_data(options, team)
@@ -482,7 +482,7 @@ def train(options, team):
     facts = run(options, team, trainer, loader, test)
     if facts:
         if team.rank == 0:
-            write(options.output / "weights.pt", trainer.model.module.state_dict())  # .module: loads without DDP
+            write(options.output / "weights.pt", trainer.model.module.state_dict())  # .module: loadable without DDP
         team.say("summary", **how, **facts, parameters_sha256=parameters_sha256(trainer.model.module))
 
 
@@ -491,7 +491,7 @@ def main():
     try:
         train(options, team)
     finally:
-        gc.collect()  # what still holds the group goes first: no thread of Gloo's may outlive Python
+        gc.collect()  # first free objects that hold the group: no Gloo thread may outlive Python
         dist.destroy_process_group()
 
 

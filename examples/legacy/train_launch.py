@@ -1,8 +1,8 @@
-"""A script as it was written for torch.distributed.launch, which handed the local rank over as an argument.
+"""A legacy script for torch.distributed.launch, which passed the local rank as an argument.
 
     python -m torch.distributed.launch --nproc_per_node=2 train_launch.py --epochs 2
 
-Such scripts are still around; train_torchrun.py beside it is the same one today.
+train_torchrun.py is the migrated version.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 def main():
     parser = argparse.ArgumentParser()
-    # torch.distributed.launch adds this one to the command line; newer releases write it with a hyphen.
+    # torch.distributed.launch adds this argument; newer releases use a hyphen.
     parser.add_argument("--local_rank", "--local-rank", type=int, default=0)
     parser.add_argument("--dist-url", default="env://")
     parser.add_argument("--epochs", type=int, default=2)

@@ -1,4 +1,4 @@
-"""train_launch.py, migrated: what torchrun tells comes from the environment, and the rest is as it was.
+"""train_launch.py migrated to torchrun, which passes the ranks in environment variables.
 
 torchrun --nproc-per-node=2 train_torchrun.py --epochs 2
 """
@@ -18,22 +18,22 @@ def main():
     parser.add_argument("--epochs", type=int, default=2)
     options = parser.parse_args()
 
-    local_rank = int(os.environ["LOCAL_RANK"])  # it was the argument --local_rank
+    local_rank = int(os.environ["LOCAL_RANK"])  # was the argument --local_rank
     cuda = torch.cuda.is_available()
     device = torch.device("cuda", local_rank) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(local_rank)
-    dist.init_process_group("nccl" if cuda else "gloo")  # env:// is the default: torchrun sets what it reads
+    dist.init_process_group("nccl" if cuda else "gloo")  # env:// is the default and reads the variables of torchrun
     try:
         train(options.epochs, device, [local_rank] if cuda else None)
     finally:
-        gc.collect()  # what still holds the group goes first: no thread of Gloo's may outlive Python
-        dist.destroy_process_group()  # it was left out
+        gc.collect()  # first free objects that hold the group: no Gloo thread may outlive Python
+        dist.destroy_process_group()  # was missing
 
 
 def train(epochs, device, ids):
     torch.manual_seed(0)
-    # find_unused_parameters is gone: it searches the whole graph in each step, and here every parameter is used.
+    # Without find_unused_parameters, which searches the graph in each step: all parameters are used here.
     model = DistributedDataParallel(nn.Linear(8, 1).to(device), device_ids=ids)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     inputs = torch.randn(64, 8, generator=torch.Generator().manual_seed(1)).to(device)
@@ -45,7 +45,7 @@ def train(epochs, device, ids):
         optimizer.step()
     if dist.get_rank() == 0:
         print(f"weights {[round(weight, 4) for weight in model.module.weight.flatten().tolist()]}", flush=True)
-        torch.save(model.module.state_dict(), "legacy.pt")  # without .module, each name begins with "module."
+        torch.save(model.module.state_dict(), "legacy.pt")  # without .module, all names have the prefix "module."
 
 
 if __name__ == "__main__":

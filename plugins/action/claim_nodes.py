@@ -26,7 +26,7 @@ from muster_controller.playbook.command_line import doing
 
 class ActionModule(ControllerAction):
     OPTIONS: ClassVar[Options] = {
-        # Whether to take claims over that another run has.
+        # Takes over claims of another run.
         "take_over": {"type": "bool", "default": False},
     }
 

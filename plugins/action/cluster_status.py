@@ -51,16 +51,16 @@ SHORTEST = 1.0  # seconds between two screens
 
 class ActionModule(ControllerAction):
     OPTIONS: ClassVar[Options] = {
-        # Whether the screen is refreshed until interrupted.
+        # Refreshes the screen until interrupted.
         "watch": {"type": "bool", "default": False},
-        # From one screen to the next, with watch.
+        # Refresh interval in seconds. Used with watch.
         "seconds": {"type": "float", "default": 5.0},
-        # A file on the controller to write the JSON into, beside the one that is kept anyway; - shows it instead of the
-        # screen, with watch one line for each.
+        # Additional JSON output file on the controller. - prints JSON instead of the screen; with watch, one line per
+        # refresh.
         "json": {"type": "str", "default": ""},
-        # Whether the task fails when a node is not ready.
+        # Fails the task if a node is not ready.
         "gate": {"type": "bool", "default": False},
-        # Seconds that a silent node is waited for after another one has answered.
+        # Time in seconds to wait for silent nodes after the first response.
         "wait": {"type": "float", "default": 2.0},
     }
 

@@ -41,11 +41,11 @@ UNREACHED = "it was not reached"
 
 class ActionModule(ControllerAction):
     OPTIONS: ClassVar[Options] = {
-        # A folder on the controller, or NODE:/path for one that a node has.
+        # Source folder on the controller, or NODE:/path for a folder on a node.
         "src": {"type": "str", "required": True},
-        # The folder on every node.
+        # Target folder on all nodes.
         "dest": {"type": "str", "required": True},
-        # Copy nothing, but read all of it on all nodes, and fail where anything is not what it is at the source.
+        # Copies nothing, but reads all files on all nodes and fails if a file differs from the source.
         "verify": {"type": "bool", "default": False},
     }
 

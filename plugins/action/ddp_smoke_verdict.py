@@ -51,9 +51,9 @@ class ActionModule(ControllerAction):
 
     ROLE = "ddp_smoke"
     OPTIONS: ClassVar[Options] = {
-        # The registered result of torchrun_launch.
+        # Registered result of torchrun_launch.
         "launch": {"type": "dict", "required": True},
-        # Folder of the payload on the controller, whose table says which stages there are.
+        # Folder of the payload on the controller, with the table of the stages.
         "payload": {"type": "path", "required": True},
     }
 

@@ -66,11 +66,11 @@ class ActionModule(ControllerAction):
     """Contacts no node."""
 
     OPTIONS: ClassVar[Options] = {
-        # Name of the variable in which each node's node_inspect was registered.
+        # Name of the variable with the registered node_inspect result of each node.
         "looks": {"type": "str", "default": ""},
-        # What is shown - the whole stack, what becomes of each node's driver (drivers), or nothing.
+        # Output: the whole stack, the driver change of each node (drivers), or nothing.
         "shows": {"type": "str", "choices": ["stack", "drivers", "nothing"], "default": "stack"},
-        # Values of options of the cluster that are asked for in place of what the inventory has.
+        # Option values that override the inventory.
         "instead": {
             "type": "dict",
             "default": {},

@@ -42,7 +42,7 @@ class ActionModule(ControllerAction):
     """Contacts no node."""
 
     OPTIONS: ClassVar[Options] = {
-        # Only these are looked at, as if no others were to take part in a launch.
+        # Nodes to check, as if no other node took part in a launch.
         "nodes": {"type": "list", "elements": "str", "default": []},
     }
 

@@ -24,7 +24,7 @@ from muster_controller.playbook.action import ControllerAction, Options
 
 class ActionModule(ControllerAction):
     OPTIONS: ClassVar[Options] = {
-        # The findings of the verdict on the cluster's health.
+        # Findings of the health verdict of the cluster.
         "findings": {"type": "list", "elements": "dict", "required": True},
     }
 

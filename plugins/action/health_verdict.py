@@ -37,13 +37,13 @@ class ActionModule(ControllerAction):
 
     ROLE = "health"
     OPTIONS: ClassVar[Options] = {
-        # The registered result of health_plan.
+        # Registered result of health_plan.
         "plan": {"type": "dict", "required": True},
-        # Name of the variable in which each node's result of nccl_health is registered.
+        # Name of the variable with the registered nccl_health result of each node.
         "looks": {"type": "str", "required": True},
-        # The registered result of net_probe.
+        # Registered result of net_probe.
         "network": {"type": "dict", "required": True},
-        # The registered result of rdma_rails.
+        # Registered result of rdma_rails.
         "rails": {"type": "dict", "default": {}},
     }
 

@@ -33,11 +33,11 @@ class ActionModule(ControllerAction):
     """Asks every node for its host key, and logs in on none."""
 
     OPTIONS: ClassVar[Options] = {
-        # The project's file of host keys.
+        # known_hosts file of the inventory.
         "known_hosts": {"type": "path", "required": True},
-        # Whether the new keys are trusted without a question.
+        # Trusts new keys without a prompt.
         "confirmed": {"type": "bool", "default": False},
-        # Nodes whose key is known to have changed.
+        # Nodes with an expected key change.
         "replace": {"type": "list", "elements": "str", "default": []},
     }
 

@@ -42,7 +42,7 @@ class ActionModule(ControllerAction):
 
     ROLE = "onboard"
     OPTIONS: ClassVar[Options] = {
-        # The name of the new inventory, which is a folder in inventory/.
+        # Name of the new inventory, a folder in inventory/.
         "name": {"type": "str", "default": ""},
     }
 

@@ -25,9 +25,9 @@ STEP = "inspect"
 
 class ActionModule(ControllerAction):
     OPTIONS: ClassVar[Options] = {
-        # What inspect_plan returned.
+        # Result of inspect_plan.
         "plan": {"type": "dict", "default": {}},
-        # Subjects, as of node_inspect.
+        # Subjects of node_inspect.
         "only": {"type": "list", "elements": "str", "default": []},
     }
 

@@ -39,9 +39,9 @@ class ActionModule(ControllerAction):
     """Contacts no node."""
 
     OPTIONS: ClassVar[Options] = {
-        # The registered result of inspect_plan.
+        # Registered result of inspect_plan.
         "plan": {"type": "dict", "required": True},
-        # Name of the variable in which each node's result of node_inspect is registered.
+        # Name of the variable with the registered node_inspect result of each node.
         "looks": {"type": "str", "required": True},
     }
 

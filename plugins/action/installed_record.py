@@ -20,7 +20,7 @@ from muster_controller.playbook.action import ControllerAction, Options
 
 class ActionModule(ControllerAction):
     OPTIONS: ClassVar[Options] = {
-        # What alone is written again, such as environment.
+        # Parts to record, such as environment. Empty means all.
         "parts": {"type": "list", "elements": "str", "default": []},
     }
 

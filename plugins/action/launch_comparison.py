@@ -30,11 +30,11 @@ class ActionModule(ControllerAction):
     """Contacts no node."""
 
     OPTIONS: ClassVar[Options] = {
-        # The registered result of torchrun_launch on all nodes.
+        # Registered result of torchrun_launch on all nodes.
         "all_nodes": {"type": "dict", "required": True},
-        # That on the first node alone, with all of its ranks, if there was one.
+        # Registered result on the first node with all of its ranks, if launched.
         "one_node": {"type": "dict", "default": {}},
-        # That in a single process on the first node, if there was one.
+        # Registered result of a single process on the first node, if launched.
         "one_process": {"type": "dict", "default": {}},
     }
 

@@ -37,7 +37,7 @@ class ActionModule(ControllerAction):
     OPTIONS: ClassVar[Options] = {
         # The node on which it is.
         "on_node": {"type": "str", "default": ""},
-        # The nodes on which notebooks may be.
+        # Nodes on which notebooks are allowed.
         "nodes": {"type": "list", "elements": "str", "default": []},
     }
 

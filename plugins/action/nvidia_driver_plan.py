@@ -33,16 +33,16 @@ class ActionModule(ControllerAction):
     """Contacts no node: what was seen of it is given."""
 
     OPTIONS: ClassVar[Options] = {
-        # How far the node is - look, before anything is done; settle, once the packages are there; installed, when all
-        # but a reboot is done; done.
+        # State of the node: look (before all changes), settle (packages installed), installed (only a reboot is
+        # missing), done.
         "stage": {"type": "str", "choices": ["look", "settle", "installed", "done"], "default": "look"},
-        # Name of the variable in which node_inspect was registered.
+        # Name of the variable with the registered node_inspect result.
         "look": {"type": "str", "required": True},
-        # What gpu_stack_plan returned as stack.
+        # stack as returned by gpu_stack_plan.
         "stack": {"type": "dict", "required": True},
-        # Whether the driver is brought to what was resolved, or only judged.
+        # manage installs the resolved driver. verify only evaluates the installed driver.
         "mode": {"type": "str", "choices": ["manage", "verify"], "required": True},
-        # Files of ours.
+        # Files of Muster.
         "files": {
             "type": "list",
             "elements": "dict",
@@ -53,9 +53,9 @@ class ActionModule(ControllerAction):
                 "sources": {"type": "list", "elements": "str", "default": []},
             },
         },
-        # Whether the node may be rebooted.
+        # Whether the node can be rebooted.
         "reboots": {"type": "bool", "default": True},
-        # Whether a driver that a runfile installed may be removed.
+        # Allows the removal of a driver installed by a runfile.
         "removes_runfile": {"type": "bool", "default": False},
     }
 

@@ -39,11 +39,11 @@ class ActionModule(ControllerAction):
     """Asks all of them side by side."""
 
     OPTIONS: ClassVar[Options] = {
-        # The nodes, each with its name and with variables as the inventory is to have them.
+        # New nodes with their names and inventory variables.
         "nodes": {"type": "list", "elements": "dict", "required": True},
-        # The project's file of host keys.
+        # known_hosts file of the inventory.
         "known_hosts": {"type": "str", "default": ""},
-        # Whether new host keys are trusted without a question.
+        # Trusts new host keys without a prompt.
         "confirmed": {"type": "bool", "default": False},
     }
 

@@ -31,11 +31,11 @@ class ActionModule(ControllerAction):
     """Contacts no node: it judges what was seen there."""
 
     OPTIONS: ClassVar[Options] = {
-        # What health_plan returned.
+        # Result of health_plan.
         "plan": {"type": "dict", "required": True},
-        # The name under which the looks are registered.
+        # Name of the variable with the registered nccl_health results.
         "looks": {"type": "str", "required": True},
-        # What net_probe returned; nothing where there is no other node.
+        # Result of net_probe. Empty if there is no other node.
         "network": {"type": "dict", "default": {}},
     }
 

@@ -25,11 +25,11 @@ class ActionModule(ControllerAction):
     """Contacts no node."""
 
     OPTIONS: ClassVar[Options] = {
-        # The nodes, each with its name and with variables as the inventory is to have them.
+        # New nodes with their names and inventory variables.
         "nodes": {"type": "list", "elements": "dict", "default": []},
-        # The nodes whose quarantine is lifted.
+        # Nodes whose quarantine is lifted.
         "names": {"type": "list", "elements": "str", "default": []},
-        # Whether they are listed and quarantined, or members from now on.
+        # Whether to add quarantined nodes or to make nodes members.
         "state": {"type": "str", "choices": ["quarantined", "member"], "required": True},
     }
 

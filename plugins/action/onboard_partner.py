@@ -28,7 +28,7 @@ class ActionModule(ControllerAction):
     """Looks at the members, all of them side by side, and changes nothing."""
 
     OPTIONS: ClassVar[Options] = {
-        # The new nodes.
+        # New nodes.
         "new": {"type": "list", "elements": "str", "required": True},
     }
 

@@ -29,11 +29,11 @@ from muster_controller.playbook.command_line import sentence
 
 class ActionModule(ControllerAction):
     OPTIONS: ClassVar[Options] = {
-        # Names of nodes.
+        # Names of the nodes.
         "nodes": {"type": "list", "elements": "str", "default": []},
-        # Why they are left out.
+        # Reason of the quarantine.
         "reason": {"type": "str", "default": ""},
-        # Whether they take part again.
+        # Lifts the quarantine.
         "release": {"type": "bool", "default": False},
     }
 

@@ -41,13 +41,13 @@ class ActionModule(ControllerAction):
     """Contacts the nodes that have adapters, at once; nobody where fewer than two have."""
 
     OPTIONS: ClassVar[Options] = {
-        # The registered result of health_plan.
+        # Registered result of health_plan.
         "plan": {"type": "dict", "required": True},
-        # Name of the variable in which each node's result of nccl_health is registered.
+        # Name of the variable with the registered nccl_health result of each node.
         "looks": {"type": "str", "required": True},
-        # Name of the training user, as whom the tools run.
+        # Training user, which runs the tools.
         "user": {"type": "str", "required": True},
-        # Whether to try at all.
+        # Enables the test.
         "tried": {"type": "bool", "default": True},
     }
 

@@ -35,15 +35,15 @@ class ActionModule(ControllerAction):
     """The host keys go last: while a node is in the inventory, whoever runs this again has them to reach it."""
 
     OPTIONS: ClassVar[Options] = {
-        # look says whether they can leave, and which nodes do not answer. leave takes them out.
+        # look checks whether the nodes can leave and which nodes do not respond. leave removes them.
         "step": {"type": "str", "choices": ["look", "leave"], "default": "leave"},
-        # Whether Muster's own things were to be taken off them before; a node that does not answer is named.
+        # Whether Muster is removed from the nodes first. Nodes that do not respond are reported.
         "wipe": {"type": "bool", "default": False},
-        # Whether the driver was to be taken off as well; it goes with Muster's own things alone.
+        # Whether the driver is removed as well. Requires wipe.
         "wipe_driver": {"type": "bool", "default": False},
-        # Names of nodes.
+        # Names of the nodes.
         "nodes": {"type": "list", "elements": "str", "default": []},
-        # File in which the inventory's host keys are pinned.
+        # known_hosts file of the inventory.
         "known_hosts": {"type": "path", "required": True},
     }
 

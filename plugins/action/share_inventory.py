@@ -36,9 +36,9 @@ class ActionModule(ControllerAction):
     """Reads the inventory and the administrator's ssh settings, and contacts no node."""
 
     OPTIONS: ClassVar[Options] = {
-        # Where to.
+        # Target folder.
         "folder": {"type": "str", "required": True},
-        # File in which the inventory's host keys are pinned.
+        # known_hosts file of the inventory.
         "known_hosts": {"type": "path", "required": True},
     }
 

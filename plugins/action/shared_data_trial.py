@@ -40,9 +40,9 @@ LONGEST = 900.0
 
 class ActionModule(ControllerAction):
     OPTIONS: ClassVar[Options] = {
-        # The folders.
+        # Folders to test.
         "paths": {"type": "list", "elements": "str", "required": True},
-        # MiB that each node writes, and reads.
+        # MiB to write and read per node.
         "megabytes": {"type": "int", "default": 256},
     }
 

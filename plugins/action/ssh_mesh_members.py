@@ -26,7 +26,7 @@ class ActionModule(ControllerAction):
     """Contacts no node."""
 
     OPTIONS: ClassVar[Options] = {
-        # Name of the variable in which the results of ssh_mesh_key were registered.
+        # Name of the variable with the registered ssh_mesh_key results.
         "looks": {"type": "str", "required": True},
     }
 

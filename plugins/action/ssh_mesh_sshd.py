@@ -32,11 +32,11 @@ FIX = (
 
 class ActionModule(ControllerAction):
     OPTIONS: ClassVar[Options] = {
-        # The file, in a folder that sshd_config includes.
+        # Configuration file in a folder that sshd_config includes.
         "path": {"type": "path", "required": True},
-        # What it shall hold.
+        # Content of the file.
         "settings": {"type": "str", "required": True},
-        # Seconds until the timer puts back what was before.
+        # Time in seconds until the timer reverts the change.
         "seconds": {"type": "int", "default": 40},
     }
 

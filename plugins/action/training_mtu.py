@@ -35,17 +35,17 @@ FIX = "Look at the switch ports and the interfaces between the nodes (docs/mtu.m
 
 class ActionModule(ControllerAction):
     OPTIONS: ClassVar[Options] = {
-        # Which of the three.
+        # Step to run.
         "step": {"type": "str", "choices": ["set", "try", "settle"], "default": "set"},
-        # The MTU.
+        # MTU of the training interface.
         "mtu": {"type": "int", "required": True},
-        # With verify nothing is changed, and the task fails where something differs.
+        # verify changes nothing and fails on differences.
         "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
-        # Seconds after which a node undoes a change that nobody has confirmed.
+        # Time in seconds after which a node reverts an unconfirmed change.
         "confirm_seconds": {"type": "int", "default": 120},
-        # Name of the variable in which each node's first step is registered.
+        # Name of the variable with the registered first step of each node.
         "changes": {"type": "str", "default": ""},
-        # Name of the variable in which each node's second step is registered.
+        # Name of the variable with the registered second step of each node.
         "paths": {"type": "str", "default": ""},
     }
 

@@ -30,9 +30,9 @@ class ActionModule(ControllerAction):
     """Contacts all nodes from the controller, and looks at them alone."""
 
     OPTIONS: ClassVar[Options] = {
-        # look looks at all nodes, and finds out what is asked for. kernels asks the apt of every node which security
-        # fixes its kernel is to have, and how it goes back. drivers finds out which nodes are to have another driver,
-        # and what of theirs is kept. plan says what changes where, and in which order.
+        # look inspects all nodes and determines the request. kernels queries apt on each node for kernel security fixes
+        # and for the rollback. drivers finds the nodes that need another driver and the packages to keep. plan reports
+        # the changes per node and their order.
         "step": {
             "type": "str",
             "choices": [
@@ -51,35 +51,35 @@ class ActionModule(ControllerAction):
             ],
             "required": True,
         },
-        # Release of PyTorch.
+        # PyTorch version.
         "torch_version": {"type": "str", "default": ""},
-        # Branch or version of the driver.
+        # Driver branch or version.
         "driver": {"type": "str", "default": ""},
-        # security for the newest security fixes of each node's kernel.
+        # security selects the newest kernel security fixes of each node.
         "kernel": {"type": "str", "default": ""},
-        # Whether the environments go back to those that were kept.
+        # Switches back to the previous environments.
         "rollback": {"type": "bool", "default": False},
-        # The node that is the first.
+        # First node to upgrade.
         "canary": {"type": "str", "default": ""},
-        # Nodes that change at a time. 0 for a quarter of them.
+        # Number of nodes per batch. 0 means a quarter of all nodes.
         "batch": {"type": "int", "default": 0},
-        # Seconds to wait for a node that somebody works on.
+        # Time in seconds to wait for a busy node.
         "wait": {"type": "int", "default": 0},
-        # What the launches try that are made on nodes that have changed. none launches nothing.
+        # Scope of the test launches on upgraded nodes. none launches nothing.
         "smoke": {"type": "str", "choices": ["quick", "full", "none"], "default": "quick"},
-        # What step=look returned.
+        # Result of step=look.
         "look": {"type": "dict", "default": {}},
-        # What step=plan returned.
+        # Result of step=plan.
         "plan": {"type": "dict", "default": {}},
-        # What step=kernels or step=drivers returned.
+        # Result of step=kernels or step=drivers.
         "gets": {"type": "dict", "default": {}},
-        # What gpu_stack_plan has resolved for all nodes.
+        # Stack that gpu_stack_plan resolved for all nodes.
         "stack": {"type": "dict", "default": {}},
-        # Name of the variable in which node_inspect was registered.
+        # Name of the variable with the registered node_inspect result.
         "looks": {"type": "str", "default": ""},
-        # Name of the variable in which pytorch_env was registered.
+        # Name of the variable with the registered pytorch_env result.
         "torch_looks": {"type": "str", "default": ""},
-        # Why the batch is not good.
+        # Reason why the batch failed.
         "why": {"type": "str", "default": ""},
     }
 

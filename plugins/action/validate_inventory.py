@@ -64,13 +64,13 @@ class ActionModule(ControllerAction):
     """Contacts no node."""
 
     OPTIONS: ClassVar[Options] = {
-        # Whether the play goes on to connect to the nodes.
+        # Whether the play connects to the nodes.
         "connects": {"type": "bool", "default": True},
-        # Whether the play goes on to a launch of the user's own program.
+        # Whether the play launches a program of the user.
         "launches": {"type": "bool", "default": False},
-        # Why the play must not leave out a node, as a sentence without its full stop.
+        # Reason why the play must not skip a node, as a sentence without a full stop.
         "every_node": {"type": "str", "default": ""},
-        # Why the play must not leave out a task, as a sentence without its full stop.
+        # Reason why the play must not skip a task, as a sentence without a full stop.
         "every_task": {"type": "str", "default": ""},
     }
 

@@ -16,10 +16,10 @@ from muster_controller.drift.steps_run import COLLECT
 DOCUMENTATION = """
     name: collect
     type: notification
-    short_description: Hands on what each task of a run of steps says that differs
+    short_description: Write the reported differences of each task to a file
     description:
-      - For a run of site.yml that another run has started, which reads the file that the environment names. It is
-        enabled there alone.
+      - Used in a run of site.yml that was started by another run. The other run enables this plugin, sets the file in
+        the environment and reads the file.
     requirements:
       - enable in configuration
 """

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 DOCUMENTATION = """
     name: report
     type: notification
-    short_description: Gives each run an id, and writes its report page at every ending
+    short_description: Assign an id to each run and write its report page
     description:
-      - A run is one ansible-playbook that looked at nodes, launched something, or failed. Its artifacts are in
-        artifacts/<cluster>/<run>/, and C(report.html) there is its page.
-      - Trouble of its own is one warning, and never the run's.
+      - A run is one ansible-playbook command that checked nodes, launched a program, or failed. Its artifacts are in
+        artifacts/<cluster>/<run>/ with the report page C(report.html).
+      - An error of this plugin is shown as one warning and never fails the run.
     requirements:
       - enable in configuration
 """

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 DOCUMENTATION = """
     name: road
     type: stdout
-    short_description: The default output, without what nobody needs, and with a last line that says what came of it
+    short_description: Compact default output with the outcome of the run in the last line
     description:
-      - Leaves out plays and tasks that were skipped, and the checks of role arguments unless they fail.
-      - Says how long a task took when that was long.
-      - Shows of a failure what a person needs; everything with C(-v).
-      - Ends with one line - the verdict of the launch, or where the run stopped and why.
+      - Hides skipped plays and tasks, and successful checks of role arguments.
+      - Shows the duration of slow tasks.
+      - Shows the essential part of a failure, and the complete result with C(-v).
+      - Prints the outcome in the last line, either the verdict of the launch, or where and why the run stopped.
     extends_documentation_fragment:
       - default_callback
       - result_format_callback

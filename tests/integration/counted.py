@@ -18,8 +18,8 @@ ROOT = "/opt/muster-test-wheels"
 PIP_CONF = "~/.config/pip/pip.conf"
 WEIGHT = 20_000_000
 SHARED = 29599  # the port on which wheels go from node to node: the last of firewall_launch_ports
-LOOK = "Look at PyTorch"
-FETCH = "Get the wheels on one node, for all that need the same"
+LOOK = "Check PyTorch"
+FETCH = "Download the wheels on one node for all nodes"
 TASK = "Provide PyTorch (half a minute for a new environment, some minutes with CUDA)"
 
 

@@ -84,4 +84,4 @@ def test_a_misspelt_stage_is_refused_before_any_node_is_touched(smoke: Callable[
     assert measured == {}
     assert "ddp_smoke_stages has 'trian', which is not one of world, " in result.stdout
     assert "did you mean train?" in result.stdout
-    assert "Try every participant" not in result.stdout
+    assert "Launch the acceptance test" not in result.stdout

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 NODES = ("node1", "node2", "node3")
 PLAYBOOK = "playbooks/baseline.yml"
-LOOK = "Look at the node"
+LOOK = "Inspect the node"
 LOGIN = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager")
 RESERVED = "/proc/sys/net/ipv4/ip_local_reserved_ports"
 # Holds dpkg's lock as apt does, from when it says so until its input ends.
@@ -136,7 +136,7 @@ def test_what_was_written_and_never_read_is_read_by_the_next_run(
 
     result = on_first()
     assert result.rc == 0, result.stdout
-    assert changed_tasks(result) == {"Set kernel settings", "Have systemd read its settings", "Start units"}
+    assert changed_tasks(result) == {"Apply kernel settings", "Reload the systemd settings", "Start units"}
     assert not removes_ipc(first)
     assert settings(first)["DefaultLimitNOFILESoft"] == "65536"
     assert first.inside("cat", "/proc/sys/net/ipv4/tcp_mtu_probing").stdout.strip() == "1"
@@ -171,7 +171,7 @@ def test_what_stands_against_it_is_reported(nodes: list[Machine], on_first: Call
     finally:
         first.inside("rm", theirs)
     assert result.rc != 0
-    message = result.results("Look whether it is so now").get("node1", {}).get("msg", "")
+    message = result.results("Verify the result").get("node1", {}).get("msg", "")
     assert message.startswith("node1: systemd-logind.service goes by RemoveIPC=yes and not no.")
     assert "something else on the node stands against it" in message
     assert changed_tasks(on_first()) == {"Start units"}
@@ -182,7 +182,7 @@ def test_ports_that_somebody_else_reserved_stay_so(nodes: list[Machine], on_firs
     first = nodes[0]
     first.inside("sh", "-ec", f"echo 30000-30010 >{RESERVED}")
     result = on_first()
-    assert changed_tasks(result) == {"Write files", "Set kernel settings"}
+    assert changed_tasks(result) == {"Write files", "Apply kernel settings"}
     assert first.inside("cat", RESERVED).stdout.strip() == "29500,30000-30010"
     first.inside("sh", "-ec", f"echo 29500 >{RESERVED}")
     assert changed_tasks(on_first()) == {"Write files"}
@@ -201,7 +201,7 @@ def test_verify_says_what_is_wrong_and_changes_nothing(nodes: list[Machine], on_
     assert "node_baseline_mode=manage" in message
     assert first.inside("cat", "/proc/sys/net/core/somaxconn").stdout.strip() == "100"
     assert on_first(node_baseline_mode="off").changed == []
-    assert changed_tasks(on_first()) == {"Write files", "Set kernel settings"}
+    assert changed_tasks(on_first()) == {"Write files", "Apply kernel settings"}
 
 
 @pytest.mark.moment

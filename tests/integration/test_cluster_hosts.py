@@ -147,7 +147,7 @@ def test_off_leaves_the_file_alone(first: Machine, names: Names) -> None:
 def test_a_node_that_left_the_inventory_is_forgotten(first: Machine, names: Names) -> None:
     write(first, "/etc/hosts", read(first).replace("# END muster", "10.9.9.9 node9\n# END muster"))
     result = names(limit="node1")
-    assert "node9" in " ".join(result.results("Give every node's name its address")["node1"]["reasons"])
+    assert "node9" in " ".join(result.results("Write the node names to /etc/hosts")["node1"]["reasons"])
     assert addresses(first, "node9") == set()
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from machines import Machine, Play, Result
 
 PLAYBOOK = "playbooks/data_copy.yml"
-TASK = "Have the folder on every node"
+TASK = "Copy the folder to all nodes"
 ROOT = "/srv/muster-test-data"
 TARGET = f"{ROOT}/set"
 SIZES = {"train/a.bin": 6_000_000, "train/b.bin": 2_000_000, "test/c.bin": 500, "labels with a space": 20, "empty": 0}

@@ -205,7 +205,7 @@ def test_a_launch_typed_by_hand_that_hangs(
     typed_by_hand.open_gate(nodes[1])
     done = by_hand(live=True)
     assert done.rc == 0, done.stdout
-    [result] = done.results("Say why a launch failed").values()
+    [result] = done.results("Diagnose the launch").values()
     evidence = json.loads((Path(result["artifacts"]) / "evidence.json").read_text())
     assert evidence["launch"]["how"] == "foreign"
     assert [one["node"] for one in evidence["launch"]["nodes"]] == ["node1", "node2"]
@@ -226,7 +226,7 @@ def test_a_folder_of_logs_that_muster_did_not_make(
     assert "sample 17 is broken" in (logs / "node2.log").read_text()
     done = by_hand(log=str(logs))
     assert done.rc == 0, done.stdout
-    [result] = done.results("Say why a launch failed").values()
+    [result] = done.results("Diagnose the launch").values()
     said = result["diagnosis"]
     assert said["lines"][0] == "What: rank 1, node2: RuntimeError: sample 17 is broken", said["lines"]
     assert said["lines"][1] == "Where: node2, rank 1"

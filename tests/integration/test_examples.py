@@ -178,7 +178,7 @@ def test_one_command_compares_one_process_one_node_and_all(play: Play, tmp_path:
     ]
     assert {row["global_batch"] for row in kept["rows"]} == {192}
     assert all(row[name] > 0 for row in kept["rows"] for name in ("seconds", "memory_mb", "accuracy", "speed_up"))
-    assert "speed-up  efficiency" in next(iter(result.results("Compare them").values()))["msg"]
+    assert "speed-up  efficiency" in next(iter(result.results("Compare the launches").values()))["msg"]
     run = json.loads((latest / "run.json").read_text())
     assert "times as fast as 1 process" in run["sentence"]
     assert run["id"] == latest.resolve().name, "the page that is named is the one with the table"

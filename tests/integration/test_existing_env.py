@@ -121,7 +121,7 @@ def there(cluster: Cluster) -> list[str]:
 
 
 def seen(result: Result) -> dict[str, Any]:
-    return {name: one["named"]["old"]["existing"] for name, one in result.results("Look at PyTorch").items()}
+    return {name: one["named"]["old"]["existing"] for name, one in result.results("Check PyTorch").items()}
 
 
 def test_it_is_recognised_verified_and_nothing_is_changed(cluster: Cluster, there: list[str]) -> None:
@@ -152,7 +152,7 @@ def test_a_launch_runs_in_it(cluster: Cluster, there: list[str]) -> None:
 
 
 def reported(result: Result) -> str:
-    return str(next(iter(result.results("Judge what was seen").values()))["msg"])
+    return str(next(iter(result.results("Evaluate the inspection").values()))["msg"])
 
 
 def test_inspect_shows_the_line_by_which_it_is_used_and_then_what_it_is(cluster: Cluster, there: list[str]) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from machines import Machine, Play, Result
 
 PLAYBOOK = "tests/integration/payloads/firewall.yml"
-TASK = "Let in what shall come in, and nothing else"
+TASK = "Apply the firewall rules"
 MASTER_PORT = 29500
 TRAINING = [MASTER_PORT, 32768, 40001, 50021]
 SERVICE = 8080
@@ -324,7 +324,7 @@ def test_what_a_container_engine_publishes_is_reported(play: Play, nodes: list[M
         assert role.changed == []
         # In a rerun the role does not come for it, and it is said all the same.
         step = play("playbooks/network.yml", limit="node1")
-        (look,) = step.results("Look whether any role has something to do").values()
+        (look,) = step.results("Find the roles that have to run").values()
         assert look["needed"]["firewall"] == []
         assert said in " ".join(look["warnings"])
     finally:

@@ -170,7 +170,7 @@ def test_toolkits_lie_side_by_side_and_brought_no_driver(
         not {name for name in new if name.startswith(("nvidia-driver", "nvidia-open", "cuda-drivers", "libnvidia-c"))}
         - HELD
     )
-    notes = brought.results("Look at the toolkits")["node1"]["notes"]
+    notes = brought.results("Check the CUDA toolkits")["node1"]["notes"]
     assert "/usr/local/cuda-12.4, which no package brought (a runfile, as a rule), is taken as it is" in notes
 
 
@@ -232,12 +232,12 @@ def test_what_was_cut_off_is_finished(
     result = bring(**requested)
     assert result.rc == 0, result.stdout
     assert changed_tasks(result) == [
-        "Let /usr/local/cuda lead to the default",
-        "Keep them at this version",
+        "Set the default CUDA toolkit",
+        "Hold the packages at this version",
         "Build nccl-tests (some minutes)",
-        "Keep them at this version",
-        "Have the engine know of it",
-        "Start the service",
+        "Hold the packages at this version",
+        "Configure the container engine",
+        "Start the DCGM service",
     ]
     assert node.inside("sh", "-c", "ls -d /var/lib/muster/nccl-tests/*.half", check=False).stdout == ""
 
@@ -252,7 +252,7 @@ def test_verify_names_what_differs_and_changes_nothing(
     result = bring(**requested, **modes)
     node.inside("mv", "/run/nvcc", "/usr/local/cuda-13.0/bin/nvcc")
     assert result.rc != 0
-    message = result.results("Look at the toolkits")["node1"]["msg"]
+    message = result.results("Check the CUDA toolkits")["node1"]["msg"]
     assert message.startswith(
         "node1: /usr/local/cuda-13.0/bin/nvcc says nothing (/usr/local/cuda-13.0/bin/nvcc is not there)"
     )
@@ -268,7 +268,7 @@ def test_docker_that_does_not_listen_is_never_restarted(
     result = bring(container_toolkit_engine="docker")
     inside(node.container, "rm /run/standin/deaf; systemctl reload docker")
     assert result.rc != 0
-    message = result.results("Have the engine know of it")["node1"]["msg"]
+    message = result.results("Configure the container engine")["node1"]["msg"]
     assert message.startswith("node1: docker has read its file, and still does not know the runtime nvidia.")
     assert message.endswith("sudo systemctl restart docker, which ends web.")
     assert of_unit(node, "docker.service", "MainPID") == before["docker"]
@@ -291,14 +291,14 @@ def test_nccl_gets_what_it_cannot_know(brought: Result, node: Machine, bring: Ca
     finally:
         node.inside("ip", "link", "delete", "other")
     assert result.rc == 0, result.stdout
-    assert changed_tasks(result) == ["Write down for NCCL what it cannot know"]
+    assert changed_tasks(result) == ["Write the NCCL settings"]
     interface = node.inside("sh", "-c", "ip -brief -4 addr show scope global | sed 's/@.*//; s/ .*//'").stdout.strip()
     lines = node.inside("cat", "/etc/nccl.conf").stdout
     assert lines.startswith(theirs)
     assert f"\nNCCL_SOCKET_IFNAME=={interface}\n" in lines
     assert "/etc/nccl.conf sets NCCL_DEBUG=INFO, which is for debugging alone" in result.stdout
     # The other interface is gone, and with it the reason; what is not ours stays.
-    assert changed_tasks(bring(nccl_install=True)) == ["Write down for NCCL what it cannot know"]
+    assert changed_tasks(bring(nccl_install=True)) == ["Write the NCCL settings"]
     assert node.inside("cat", "/etc/nccl.conf").stdout == theirs
 
 
@@ -316,14 +316,14 @@ def test_what_does_not_go_together_is_refused_by_name(
     result = bring(cuda_toolkit_versions=["13.0"])
     node.inside("dpkg", "--purge", "nvidia-cuda-toolkit")
     assert result.rc != 0
-    message = result.results("Look at their packages")["node1"]["msg"]
+    message = result.results("Check the CUDA toolkit packages")["node1"]["msg"]
     assert message.startswith("node1: nvidia-cuda-toolkit 12.0.140 is installed: it is the distribution's toolkit")
     assert "sudo apt remove nvidia-cuda-toolkit" in message
 
     node.inside("dpkg", "--purge", "datacenter-gpu-manager-4-cuda13", "datacenter-gpu-manager-4-core")
     install_standin(node, "datacenter-gpu-manager", "1:3.3.9")
     result = bring(dcgm_install=True)
-    assert "datacenter-gpu-manager 1:3.3.9 is installed: it is DCGM 3" in result.results("Look at DCGM")["node1"]["msg"]
+    assert "datacenter-gpu-manager 1:3.3.9 is installed: it is DCGM 3" in result.results("Check DCGM")["node1"]["msg"]
     assert "datacenter-gpu-manager" in packages(node)
     # With the user's word it makes room.
     assert bring(dcgm_install=True, dcgm_remove_old=True).rc == 0
@@ -337,7 +337,7 @@ def test_an_engine_that_is_not_there_is_not_installed(
 ) -> None:
     result = bring(container_toolkit_engine="containerd")
     assert result.rc != 0
-    message = result.results("Have the engine know of it")["node1"]["msg"]
+    message = result.results("Configure the container engine")["node1"]["msg"]
     assert message.startswith("node1: containerd is not there, and Muster installs no container engine but podman.")
 
 

@@ -103,7 +103,7 @@ def brought(planned: Result, bring: Callable[..., Result]) -> Result:
 
 
 def test_inspect_says_in_one_line_what_is_there_and_what_comes(inspected: Result) -> None:
-    shown = inspected.results("Judge what was seen")["localhost"]["msg"]
+    shown = inspected.results("Evaluate the inspection")["localhost"]["msg"]
     said = [line for line in shown.splitlines() if line.startswith("rdma  ")]
     assert len(said) == 1, shown
     assert "rdma  node1: 3 of 3 RDMA ports active: mlx5_0:1, mlx5_1:1 (InfiniBand 400 Gbit/s); " in said[0]

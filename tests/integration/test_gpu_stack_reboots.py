@@ -106,7 +106,7 @@ def test_a_node_that_does_not_come_up_stops_those_behind_it(
     assert result.rc != 0
     assert boot(first) != before[0]
     assert boot(second) == before[1]
-    assert "node2 is not rebooted: node1 was rebooted before it" in result.stdout
+    assert "node2 is not rebooted: node1 was rebooted first" in result.stdout
     assert "its kernel has not loaded the driver" in result.stdout
     # The node that was left waiting runs as before.
     assert loaded(second) == driver

@@ -166,7 +166,7 @@ class Visit:
 
     @property
     def refusal(self) -> str:
-        [refused] = self.result.results("Refuse a launch that something stands against").values()
+        [refused] = self.result.results("Stop if a check blocks launches").values()
         return str(refused["msg"])
 
 

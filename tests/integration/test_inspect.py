@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from machines import Machine, Play, Result
 
-LOOK = "Look at the nodes, for all steps to come"
-REFUSE = "Refuse a node on which something stands against it"
+LOOK = "Inspect the nodes for all following steps"
+REFUSE = "Reject a node that is not suitable"
 # Everything that outlives a restart, but what the login itself writes.
 FILES = "find /etc /home /opt /root /srv /usr /var -xdev -not -path '/var/log/*' -printf '%p %m %u %s %T@\n' | sort"
 PROCESSES = "ps -eo comm="
@@ -53,7 +53,7 @@ def only_for(node: str, value: str, otherwise: str = "") -> str:
 
 
 def report_of(result: Result) -> str:
-    return str(next(iter(result.results("Judge what was seen").values()))["msg"])
+    return str(next(iter(result.results("Evaluate the inspection").values()))["msg"])
 
 
 def facts_on_disk() -> dict[str, Any]:

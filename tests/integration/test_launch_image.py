@@ -102,7 +102,7 @@ def launch(play: Play, folder: Path, image: str, **more: Any) -> Result:
 def refusals(result: Result) -> set[tuple[str, str]]:
     """Why it was not begun: the ids of findings, and the nodes."""
     assert result.rc != 0
-    (found,) = result.results("Run torchrun on every participant").values()
+    (found,) = result.results("Run torchrun on all participating nodes").values()
     return {(one["id"], one["node"]) for one in found["verdict"]["findings"] if one["status"] == "fail"}
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from machines import Machine, Play, Result
     from people import Person
 
-TASK = "launch_users : Have people launch as themselves"
+TASK = "launch_users : Configure user launches"
 TORCHRUN = "/usr/local/lib/muster/bin/torchrun"
 # What the role may leave or change; the users' own folders are looked at apart.
 OURS = (
@@ -139,7 +139,7 @@ def test_accounts_that_are_not_there_are_named_and_nothing_is_done(
     bare = state(machine)
     refused = given(play, "anna", "nobody-here", "neither-here")
     assert refused.rc != 0
-    message = refused.results("Have people launch as themselves")["node1"]["msg"]
+    message = refused.results("Configure user launches")["node1"]["msg"]
     assert "there is no account nobody-here: make it as your site makes accounts" in message
     assert "there is no account neither-here" in message
     assert state(machine) == bare

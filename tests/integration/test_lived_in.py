@@ -29,7 +29,7 @@ UPGRADE = "site-upgrade"
 BUSY_APT = "/run/muster-test-busy-apt.py"
 AT_WORK = "/run/muster-test-apt-is-at-work"
 # New keys are not known before they are made.
-BY_CHANCE = ("Look at the user, its key and the host keys", "Know the peers, and let them in")
+BY_CHANCE = ("Check the user, the key and the host keys", "Authorize logins between the nodes")
 
 
 class Story:

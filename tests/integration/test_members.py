@@ -53,7 +53,7 @@ def lab(networked: list[Machine], pinned: str) -> Iterator[Machine]:
 def ranks(play: Play) -> dict[str, list[int]]:
     """Return which ranks each node would have in a launch of all."""
     result = play("playbooks/plan.yml")
-    plan = result.results("Try every participant")[NODES[0]]["plan"]
+    plan = result.results("Launch the acceptance test")[NODES[0]]["plan"]
     return {entry["node"]: entry["ranks"] for entry in plan["nodes"]}
 
 
@@ -90,7 +90,7 @@ def test_a_quarantine_without_a_reason_or_a_node_is_refused_before_anything(play
 
 
 def test_a_node_in_quarantine_has_no_rank(play: Play, lab: Machine, quarantined: Result) -> None:
-    outcome = quarantined.results("Leave the nodes out of every launch")["node1"]["outcome"]
+    outcome = quarantined.results("Quarantine the nodes")["node1"]["outcome"]
     assert outcome.startswith(f"{NODE} is quarantined since ")
     assert outcome.endswith(": a fan does not turn; 2 nodes take part, by node rank: 0 node1, 1 node2")
     text = LISTED.read_text()
@@ -107,12 +107,12 @@ def test_a_node_in_quarantine_has_no_rank(play: Play, lab: Machine, quarantined:
 def test_a_launch_by_an_older_inventory_is_refused_by_name(play: Play, quarantined: Result, stale: Path) -> None:
     launched = play("playbooks/launch.yml", extravars=SCRIPT, inventory=stale)
     assert launched.rc != 0
-    said = launched.results("Run torchrun on every participant")["node1"]["msg"]
+    said = launched.results("Run torchrun on all participating nodes")["node1"]["msg"]
     assert f"{NODE}: is quarantined since" in said
     assert "a fan does not turn; the inventory in use says nothing of it" in said
     assert f"ansible-playbook playbooks/release.yml -e node={NODE}" in said
     assert "launch.quarantined" in {
-        one["id"] for one in launched.results("Run torchrun on every participant")["node1"]["verdict"]["findings"]
+        one["id"] for one in launched.results("Run torchrun on all participating nodes")["node1"]["verdict"]["findings"]
     }
 
 
@@ -120,7 +120,7 @@ def test_a_released_node_takes_part_again(play: Play, lab: Machine, quarantined:
     before = (stale / LISTED.name).read_text()
     released = play("playbooks/release.yml", extravars={"node": NODE})
     assert released.rc == 0, released.stdout
-    outcome = released.results("Let the nodes take part in launches again")["node1"]["outcome"]
+    outcome = released.results("Lift the quarantine of the nodes")["node1"]["outcome"]
     assert outcome.startswith(f"{NODE} takes part in launches again; 3 nodes take part")
     assert LISTED.read_text() == before
     assert lab.inside("test", "-e", COPY, check=False).returncode == 1
@@ -138,7 +138,7 @@ def fault(node: str, status: str = "fail") -> dict[str, str]:
 def by_itself(play: Play, *findings: dict[str, str]) -> dict[str, Any]:
     done = play(str(ROOT / "tests/integration/payloads/health_quarantine.yml"), extravars={"findings": list(findings)})
     assert done.rc == 0, done.stdout
-    return done.results("Quarantine the node that has a hard fault of its own")["node1"]
+    return done.results("Quarantine a node with a hard fault")["node1"]
 
 
 def test_one_node_is_quarantined_by_itself_until_a_person_confirms(

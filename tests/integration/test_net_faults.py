@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.moment
 
 PLAYBOOK = "tests/integration/payloads/net_probe.yml"
-TASK = "Probe every link between two nodes"
+TASK = "Test all links between nodes"
 AT_ONCE = 9  # a probe that nobody ends is gone after 10 s
 HEALTHY = 10  # times in a row
 

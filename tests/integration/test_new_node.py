@@ -79,7 +79,7 @@ class Story:
 def ranks(play: Play) -> dict[str, list[int]]:
     """Return which ranks each node would have in a launch of all."""
     result = play("playbooks/plan.yml")
-    plan = result.results("Try every participant")[NODES[0]]["plan"]
+    plan = result.results("Launch the acceptance test")[NODES[0]]["plan"]
     return {entry["node"]: entry["ranks"] for entry in plan["nodes"]}
 
 
@@ -110,12 +110,12 @@ def test_the_dead_one_is_named_and_the_living_are_finished(story: Story) -> None
     assert story.added.rc != 0
     assert story.added.stats["dark"] == {DEAD: 1}, story.added.stdout
     assert story.added.stats["failures"] == {}
-    judged = story.added.results("Judge what was seen")["localhost"]
+    judged = story.added.results("Evaluate the inspection")["localhost"]
     assert f"{DEAD}: it could not be looked at" in judged["msg"]
-    warned = story.added.results("Know the peers, and let them in")[NEW]["warnings"]
+    warned = story.added.results("Authorize logins between the nodes")[NEW]["warnings"]
     assert any(f"{DEAD} took no part in this run" in text for text in warned)
     for name in (*AT_WORK, NEW):
-        assert "Let in what shall come in, and nothing else" in [
+        assert "Apply the firewall rules" in [
             event["event_data"]["task"]
             for event in story.added.events
             if event["event"] == "runner_on_ok" and event["event_data"]["host"] == name

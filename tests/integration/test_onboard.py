@@ -35,8 +35,8 @@ MAY_CHANGE = (
     "/var/lib/muster/launches/",
 )
 MOMENTS = (
-    *("Pin their host keys", "Count them among the nodes", "Know the peers", "Let in what shall come in"),
-    "Have each node train alone",
+    *("Pin the host keys", "Add the new nodes to this run", "Authorize logins between", "Apply the firewall rules"),
+    "Train on each node alone",
 )
 PYTHON = "/usr/bin/python3"
 BESIDE = "  # by the window"
@@ -97,7 +97,7 @@ def last_line(shown: str) -> str:
 
 def verdict(result: Result) -> str:
     """The same of a run through ansible-runner, whose own callback shows no last line."""
-    return str(result.results("Fail when a node was not accepted")["localhost"]["msg"])
+    return str(result.results("Fail if a node was not accepted")["localhost"]["msg"])
 
 
 def log_in(machine: Machine, name: str) -> str:
@@ -325,7 +325,9 @@ def test_who_is_not_sound_stays_quarantined_for_the_right_reason(
     assert lab.reason().startswith("not accepted: ")
     assert why in lab.reason()
     assert last_line(red.shown).startswith(f"NOT ONBOARDED: {NEW} is not a member and stays quarantined: ")
-    planned = lab.play("playbooks/plan.yml", inventory=lab.folder).results("Try every participant")["node1"]["plan"]
+    planned = lab.play("playbooks/plan.yml", inventory=lab.folder).results("Launch the acceptance test")["node1"][
+        "plan"
+    ]
     assert [entry["node"] for entry in planned["nodes"]] == list(MEMBERS)
 
 

@@ -23,8 +23,8 @@ WHEELS = "/srv/muster-test-wheels"
 # One of the files that every pip reads its settings from, and that no node has.
 SETTINGS = "/etc/xdg/pip/pip.conf"
 OWNED = "/opt/muster-test-owned"  # what payloads/build_backend.py tries to write
-LOOK = "Look at PyTorch"
-FETCH = "Get the wheels on one node, for all that need the same"
+LOOK = "Check PyTorch"
+FETCH = "Download the wheels on one node for all nodes"
 TASK = "Provide PyTorch (half a minute for a new environment, some minutes with CUDA)"
 
 

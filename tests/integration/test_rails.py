@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from machines import Machine, Play
 
 PLAYBOOK = "tests/integration/payloads/rdma_rails.yml"
-TASK = "Try every RDMA adapter against its counterparts"
+TASK = "Test all RDMA adapters against their counterparts"
 ADAPTERS = {"mlx5_0": rdma_sysfs.INFINIBAND, "mlx5_1": rdma_sysfs.ROCE}
 FAULTS: dict[str, dict[str, Any]] = {
     "node2": {"mlx5_1": {"ibv_rc_pingpong": "Failed to modify QP to RTR"}},

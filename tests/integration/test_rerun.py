@@ -65,7 +65,7 @@ def test_a_full_run_agrees(play: Play, finished: dict[str, Any]) -> None:
     result = play("site.yml", tags=ROAD, extravars={**finished, "full": "true"})
     assert (result.rc, result.changed) == (0, []), result.stdout
     assert roles_that_came(result) == ROLES
-    tried = result.results("Log in on the peers")
+    tried = result.results("Test logins on the peers")
     assert {name: sorted(one["tried"]) for name, one in tried.items()} == {
         name: sorted({*NODES} - {name}) for name in NODES
     }
@@ -132,7 +132,7 @@ def test_where_only_the_record_is_old_no_role_comes_and_it_is_written_anew(
     result = play("site.yml", tags="pytorch", extravars=finished)
     assert (result.rc, result.changed) == (0, []), result.stdout
     assert roles_that_came(result) & {"pytorch", "launch_users"} == set()
-    assert result.results("Write down what is installed now, for drift")[NODE]["written"] == [NODE]
+    assert result.results("Record the installed state for drift")[NODE]["written"] == [NODE]
     after = json.loads(node(NODE).inside("cat", path).stdout)
     # When it was booted is reckoned from two clocks, and differs in its last places.
     passing = {"at": 0, "run": "", "booted": 0}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from machines import Machine, Play, Result
 
 PLAYBOOK = "playbooks/network.yml"
-TASK = "Have the shared folders mounted"
+TASK = "Mount the shared folders"
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_the_folder_is_there_on_every_node_and_a_rerun_changes_nothing(
     assert (full.rc, full.changed) == (0, []), full.stdout
     quick = play(PLAYBOOK, extravars=served)
     assert (quick.rc, quick.changed) == (0, []), quick.stdout
-    (look,) = quick.results("Look whether any role has something to do").values()
+    (look,) = quick.results("Find the roles that have to run").values()
     assert look["needed"]["shared_data"] == []
 
 

@@ -27,7 +27,7 @@ BIG, SMALL = (
     for name, version in (("muster-test-big", "1:2.0-1"), ("muster-test-small", "1.0"))
 )
 MEGABYTE = 1 << 20
-TASKS = ("Download each package on one node", "Get the packages from there, each downloaded once for all nodes")
+TASKS = ("Download each package on one node", "Fetch the packages from the nodes that downloaded them")
 PLAY = [
     {
         "name": "Install packages",
@@ -36,7 +36,7 @@ PLAY = [
         "roles": ["cluster"],
         "tasks": [
             {
-                "name": "Have the packages there",
+                "name": "Download the packages once for all nodes",
                 "ansible.builtin.include_role": {"name": "gpu_stack", "tasks_from": "debs"},
                 "vars": {"_gpu_stack_debs": "{{ wanted }}"},
                 "when": "shares | bool",

@@ -30,9 +30,9 @@ STOLEN = "/tmp/muster_test_key"
 KNOWN = "/tmp/muster_test_known_hosts"
 # The names and the firewall are roles of their own, with tests of their own.
 ALONE = {"cluster_hosts_mode": "off", "firewall_mode": "off"}
-FILES = "Know the peers, and let them in"
-ALGORITHMS = "Take weak algorithms away from sshd, as long as a new connection works"
-PROOF = "Log in on the peers"
+FILES = "Authorize logins between the nodes"
+ALGORITHMS = "Disable weak sshd algorithms and test a new connection"
+PROOF = "Test logins on the peers"
 
 
 @pytest.fixture(scope="module")

@@ -83,7 +83,7 @@ def test_it_is_set_and_a_second_run_changes_nothing(bring: Callable[..., Result]
         assert node.inside("env", "IFACE=eth7", KEPT).stdout == ""
         assert "mtu 1400" in node.inside("cat", KEPT).stdout
     # From a peer: what fits arrives, and what is one byte longer cannot even leave.
-    tried = result.results("Try the paths to the other nodes")["node1"]["paths"]
+    tried = result.results("Test the paths to the other nodes")["node1"]["paths"]
     assert {name: (seen["small"], seen["full"]) for name, seen in tried.items()} == {
         "node2": (True, True),
         "node3": (True, True),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 ROOT = "/opt/muster-test-upgrade"
 BOOK = "playbooks/upgrade.yml"
-PLAN, END = "Decide who changes, and in which order", "Write it into the inventory"
+PLAN, END = "Plan the order of the upgrade", "Write the upgrade into the inventory"
 BEFORE, AFTER, WRONG, BROKEN = "2.0.0", "2.1.0", "2.2.0", "2.3.0"
 OPTION = "cluster_torch_version"
 # What a launch is on a node, as far as a look from outside can say: its unit.
@@ -193,7 +193,7 @@ def test_a_killed_run_is_finished_by_the_same_command(cluster: Cluster) -> None:
     assert "order    node3 first, by itself" in shown
     assert cluster.versions() == all_have(AFTER)
     assert cluster.listed == AFTER
-    tried = [done["plan"]["nodes"] for done in result.results("Try every participant").values()]
+    tried = [done["plan"]["nodes"] for done in result.results("Launch the acceptance test").values()]
     assert any({one["node"] for one in nodes} == set(NODES) for nodes in tried)
 
 

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 ENTRY = f"gnulinux-advanced-standin>gnulinux-{OLD}-advanced-standin"  # of GRUB's menu
 BOOK = "playbooks/upgrade.yml"
-PLAN, END = "Decide who changes, and in which order", "Write it into the inventory"
+PLAN, END = "Plan the order of the upgrade", "Write the upgrade into the inventory"
 WORK = "standin-work"
 META = "linux-image-generic"
-MOMENTS = ("Look at the kernels", "Bring the fixes", "Restart")
+MOMENTS = ("Inspect the kernels", "Install the kernel fixes", "[upgrade : Reboot]")
 
 
 @dataclass
@@ -187,7 +187,7 @@ def test_nobody_is_ended_by_a_restart(cluster: Cluster) -> None:
     assert (
         f"node1 is left for later: PID {pid} of admin (/usr/bin/sleep infinity) would be ended by the restart." in said
     )
-    tried = [done["plan"]["nodes"] for done in result.results("Try every participant").values()]
+    tried = [done["plan"]["nodes"] for done in result.results("Launch the acceptance test").values()]
     assert tried
     assert all({one["node"] for one in nodes} <= {"node2", "node3"} for nodes in tried)
 

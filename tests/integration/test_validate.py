@@ -30,7 +30,7 @@ def test_the_road_never_connects_to_sample_addresses(play: Play, requested: dict
     assert result.rc != 0
     assert SAMPLE in result.stdout
     tasks = {event["event_data"]["task"] for event in result.events if event["event"].startswith("runner_on")}
-    assert tasks == {"Judge the inventory"}
+    assert tasks == {"Validate the inventory"}
 
 
 def test_a_plan_may_be_made_of_sample_addresses(play: Play) -> None:
@@ -48,7 +48,7 @@ def test_every_problem_is_reported_at_once(play: Play, tmp_path: Path) -> None:
         "    node2: {ansible_host: 192.0.2.7}\n"
     )
     result = play("playbooks/baseline.yml", inventory=tmp_path)
-    message = result.results("Judge the inventory")["localhost"]["msg"]
+    message = result.results("Validate the inventory")["localhost"]["msg"]
     assert message.splitlines() == [
         "The inventory has 4 problems, and no node was contacted.",
         "- every node: cluster_master_port is '29x00', not a whole number. Correct cluster_master_port.",
@@ -96,7 +96,7 @@ def test_a_mode_and_a_password_as_people_write_them(play: Play, tmp_path: Path) 
         "  vars: {firewall_mode: off, node_baselin_mode: verify}\n"
     )
     result = play("playbooks/validate.yml", inventory=tmp_path)
-    *others, secret = result.results("Judge the inventory")["localhost"]["msg"].splitlines()
+    *others, secret = result.results("Validate the inventory")["localhost"]["msg"].splitlines()
     assert others == [
         "The inventory has 3 problems, and no node was contacted.",
         '- node1: firewall_mode is False, as YAML reads off without quotes; write "off". Correct firewall_mode.',

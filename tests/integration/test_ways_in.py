@@ -84,7 +84,7 @@ def test_the_key_is_copied_with_the_password_and_then_lets_in(play: Play, lab: L
 
     copied = play(TRUST, inventory=lab.inventory, extravars=COPY, cmdline=lab.password)
     assert copied.rc == 0, copied.stdout
-    task = "Let the controller log in with its key"
+    task = "Authorize the SSH key of the controller"
     assert sorted(copied.changed) == [f"node1: {task}", f"node2: {task}"]
     assert lab.keys("node1") == THEIRS + lab.key
     assert lab.keys("node2") == lab.key
@@ -103,7 +103,7 @@ def test_each_node_has_a_user_and_a_sudo_password_of_its_own(play: Play, lab: La
     become = lab.password.replace("connection", "become")
     looked = play("playbooks/inspect.yml", inventory=lab.inventory, cmdline=become)
     assert looked.rc == 0, looked.stdout
-    (look,) = looked.results("Look at the nodes, for all steps to come").values()
+    (look,) = looked.results("Inspect the nodes for all following steps").values()
     assert set(look["nodes"]) == set(USERS)
     checked = play("playbooks/baseline.yml", inventory=lab.inventory, cmdline=become, check=True)
     assert checked.rc == 0, checked.stdout

@@ -162,15 +162,13 @@ def test_what_is_peoples_stays(wiped: Result, lived_in: Machine) -> None:
     for path, text in THEIRS.items():
         assert lived_in.inside("cat", path).stdout == text, path
     assert "8080/tcp" in lived_in.inside("ufw", "status").stdout
-    said = wiped.results("Take the training user off, if Muster has made it")[NODE]["left"]
+    said = wiped.results("Remove the training user if Muster created it")[NODE]["left"]
     assert said == ["/home/muster stays: what is in the home of muster is people's"]
     assert lived_in.inside("getent", "passwd", "muster", check=False).returncode == 2
 
 
 def test_it_can_be_logged_in_on(wiped: Result, lived_in: Machine) -> None:
-    assert wiped.results("See that the node can still be logged in on")[NODE]["msg"].startswith(
-        f"{NODE}: a new login works"
-    )
+    assert wiped.results("Test a new login")[NODE]["msg"].startswith(f"{NODE}: a new login works")
     assert lived_in.ssh("sudo true").returncode == 0
     lived_in.podman("restart", "--time=2")
     until(lived_in.ssh_answers, PATIENCE, "it answers behind a restart, too")
@@ -269,7 +267,7 @@ def test_what_only_some_labs_have_goes_as_well(listed: str, play: Play, tmp_path
         assert of_muster(machine) == []
         assert of_the_site(machine) == bare
         as_before(before, take(machine), (*FOLDERS_OF_HERS, *HERS))
-        said = gone.results("See that the node can still be logged in on")[NODE]["msg"]
+        said = gone.results("Test a new login")[NODE]["msg"]
         assert said.startswith(f"{NODE}: a new login works")
         machine.podman("restart", "--time=2")
         until(machine.ssh_answers, PATIENCE, "it answers behind a restart, too")

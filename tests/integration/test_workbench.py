@@ -92,7 +92,7 @@ def notebook(persons: list[Person], play: Play) -> Iterator[Callable[..., Result
 
 
 def seen(result: Result) -> dict[str, Any]:
-    return result.results("Look at the notebook, start it or end it")["node1"]
+    return result.results("Query, start or stop the notebook")["node1"]
 
 
 def by_the_line(result: Result, person: Person) -> list[str]:

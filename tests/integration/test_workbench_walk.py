@@ -141,7 +141,7 @@ def shown(browser: Chromium, text: str) -> None:
 def notebook(walk: Walk, person: Person, port: int) -> tuple[list[str], str]:
     """It is started for them: their line of ssh, and their token."""
     result = walk.run("playbooks/notebook.yml", notebook_user=person.name, notebook_state="started", notebook_port=port)
-    line = result.results("Look at the notebook, start it or end it")["node1"]["ssh"]
+    line = result.results("Query, start or stop the notebook")["node1"]["ssh"]
     first, *rest = shlex.split(line)
     token = person.ssh(walk.nodes[0], f"cat /var/lib/muster/users/{person.name}/notebook/token").stdout
     return [first, "-F", "none", "-i", str(person.key), *rest], token

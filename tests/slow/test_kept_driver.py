@@ -40,7 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuCluster]:
 
 def told(result: Result) -> str:
     """What is said of the drivers before anything is done."""
-    return str(result.results("Find out whether any node is to have a part of a stack")["node1"]["msg"])
+    return str(result.results("Resolve the GPU stack")["node1"]["msg"])
 
 
 def told_as_typed(result: Result) -> str:
@@ -97,7 +97,7 @@ def test_it_is_taken_off_a_node_that_leaves(cluster: GpuCluster) -> None:
     assert versions(second) == before
     result = cluster.play("playbooks/retire.yml", inventory=inventory / "hosts.yml", extravars=wiped)
     assert result.rc == 0, result.stdout
-    said = result.results("Take the driver off")["node2"]["msg"]
+    said = result.results("Remove the driver")["node2"]["msg"]
     assert "its module stays in the kernel until the next start: sudo systemctl reboot" in said
     assert not [name for name in versions(second) if not name.startswith(("nvidia-container", "libnvidia-container"))]
     assert second.inside("ls", "/etc/modprobe.d/muster-nvidia.conf", check=False).returncode

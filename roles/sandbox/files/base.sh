@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the image that the machines' image starts from: base.sh BUILD_DIR IMAGE BASE [UBUNTU_MIRROR]
+# Builds the base image of the machine image: base.sh BUILD_DIR IMAGE BASE [UBUNTU_MIRROR]
 set -eu
 dir=$1 image=$2 base=$3 mirror=${4:-}
 plugins=$(cd "$(dirname "$0")/../../../plugins" && pwd)
@@ -9,10 +9,10 @@ pull() {
         podman tag "$1" "$image"
         return
     fi
-    # A registry that cannot be reached may take minutes to say so.
+    # An unreachable registry may take minutes to fail.
     timeout "$2" podman pull --quiet "$1" || return 1
     podman tag "$1" "$image"
-    # What was not here before does not stay.
+    # Removes the image if it was not present before.
     podman untag "$1" "$1"
 }
 

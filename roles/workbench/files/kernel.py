@@ -1,7 +1,7 @@
-"""A kernel in an environment that need not have ipykernel. Written by Muster (role workbench).
+"""Start a Jupyter kernel in an environment without ipykernel. Written by Muster (role workbench).
 
-Run by the environment's own Python. What the environment has comes first; what a kernel needs and it lacks, such as
-ipykernel itself, comes from JupyterLab's environment, whose Python has the same version.
+Runs with the Python of the environment. Packages of the environment take precedence. Missing packages of the kernel,
+such as ipykernel, are imported from the JupyterLab environment, which has the same Python version.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def main() -> None:
 
 
 def output_by_a_socket(thread: type) -> type:
-    """What forked processes print comes by a port of loopback, which is open to everybody; here, by a socket that the
-    owner alone can reach."""
+    """Receive the output of forked processes over a Unix socket that only the owner can access, instead of a loopback
+    port that is open to all users."""
     zmq: Any = importlib.import_module("zmq")
     stream: Any = importlib.import_module("zmq.eventloop.zmqstream").ZMQStream
     place = f"ipc://{os.environ['JUPYTER_RUNTIME_DIR']}/forked-{os.getpid()}"
@@ -41,7 +41,7 @@ def output_by_a_socket(thread: type) -> type:
             self._pipe_in.on_recv(self._handle_pipe_msg)
 
         def _setup_pipe_out(self) -> tuple[Any, Any]:
-            context = zmq.Context()  # of a forked process' own
+            context = zmq.Context()  # separate in a forked process
             pipe = context.socket(zmq.PUSH)
             pipe.linger = 3000  # milliseconds
             pipe.connect(place)

@@ -1,7 +1,7 @@
-"""JupyterLab of whoever runs it. Written by Muster (role workbench), which overwrites changes in here.
+"""Configure the JupyterLab of a user. Written by Muster (role workbench), which overwrites local changes.
 
-Loopback is open to every account of a node, so nothing here listens there: JupyterLab, TensorBoard and the kernels have
-sockets in the unit's own folder in /run/user, which only its owner may enter. The token is behind that.
+Loopback ports are open to all accounts of a node and are therefore not used: JupyterLab, TensorBoard and the kernels
+listen on sockets in the unit's folder in /run/user, which only the owner can access. The token is a second protection.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def tensorboard(runtime: str, folder: str) -> dict[str, object]:
-    """TensorBoard has no log-in: JupyterLab's own stands before it, at /tensorboard/, and starts it when asked."""
+    """Serve TensorBoard at /tensorboard/ behind the login of JupyterLab, because TensorBoard has no login."""
     return {
         "command": [str(HERE / "current/bin/python"), str(HERE / "tensorboard_socket.py"), "{unix_socket}", folder],
         "unix_socket": f"{runtime}/tensorboard",
@@ -31,13 +31,13 @@ def arguments(runtime: str, home: str, folder: str) -> list[str]:
         "ServerApp.sock_mode": "0600",
         "ServerApp.open_browser": False,
         "ServerApp.root_dir": home,
-        # The token is the one way in, and nothing is written into a home.
+        # Only the token gives access, and nothing is written to the home directory.
         "PasswordIdentityProvider.allow_password_change": False,
         "KernelManager.transport": "ipc",
         "ServerProxy.servers": {"tensorboard": tensorboard(runtime, folder)},
-        # The environment is root's, and the same on all nodes.
+        # The environment is owned by root and identical on all nodes.
         "LabApp.extension_manager": "readonly",
-        # Nothing is asked of the internet.
+        # No requests to the internet.
         "LabApp.news_url": None,
         "LabApp.check_for_updates_class": "jupyterlab.handlers.announcements.NeverCheckForUpdate",
     }

@@ -1,7 +1,7 @@
-"""TensorBoard on a socket: tensorboard_socket.py SOCKET FOLDER. Written by Muster (role workbench).
+"""Run TensorBoard on a Unix socket: tensorboard_socket.py SOCKET FOLDER. Written by Muster (role workbench).
 
-It is what the command tensorboard is, but for where it listens. Its second process, which reads the files faster,
-listens on loopback for everybody, and so is not used.
+Equivalent to the command tensorboard except for the socket. The faster data server process is disabled, because it
+listens on a loopback port that is open to all users.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def inspected(count: int) -> Artifacts:
 def stopped(count: int) -> Artifacts:
     """The road ended before anything was looked at."""
     why = 'Data could not be sent to remote host "10.1.0.12": Connection timed out'
-    failure = {"node": "node2", "task": "Look at the node", "why": why, "unreachable": True, "before_verdict": False}
+    failure = {"node": "node2", "task": "Inspect the node", "why": why, "unreachable": True, "before_verdict": False}
     this = run(count, failures=[failure], check=True)
     return Artifacts(run=this, history=[this])
 

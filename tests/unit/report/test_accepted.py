@@ -151,7 +151,7 @@ def test_a_pipeline_sees_every_stage_of_every_rank() -> None:
 def test_a_pipeline_sees_where_a_run_stopped() -> None:
     suite = read_junit(page_.junit_xml(report.suite(samples.stopped(2))))
     (case,) = suite
-    assert (case.attrib["classname"], case.attrib["name"]) == ("muster.node2", "Look at the node")
+    assert (case.attrib["classname"], case.attrib["name"]) == ("muster.node2", "Inspect the node")
     assert (case[0].tag, case[0].attrib["message"][:24]) == ("error", "Data could not be sent t")
 
 

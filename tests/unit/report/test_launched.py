@@ -11,7 +11,7 @@ from muster.launch.endings import Ending
 from muster.report import Artifacts, outcome, run_verdict
 
 PLAN = a_plan(1)
-FAILURE = {"node": "cluster", "task": "Judge the inventory", "why": "two problems", "unreachable": False}
+FAILURE = {"node": "cluster", "task": "Validate the inventory", "why": "two problems", "unreachable": False}
 
 
 def finding(name: str, status: str = "fail") -> dict[str, Any]:

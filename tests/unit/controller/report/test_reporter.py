@@ -129,7 +129,7 @@ def test_these_leave_none_whatever_comes(tmp_path: Path, playbook: str) -> None:
 def test_a_run_of_no_known_cluster_leaves_none(tmp_path: Path) -> None:
     reporter = Reporter()
     reporter.begin("site.yml", {})
-    reporter.failed("localhost", "Judge the inventory", {"msg": "no name"}, once=True, unreachable=False)
+    reporter.failed("localhost", "Validate the inventory", {"msg": "no name"}, once=True, unreachable=False)
     assert reporter.end({"localhost"}) is None
 
 
@@ -380,7 +380,7 @@ def test_what_was_looked_at_before_ctrl_c_has_a_page(tmp_path: Path) -> None:
               hosts: localhost
               gather_facts: false
               tasks:
-                - name: Judge the inventory
+                - name: Validate the inventory
                   validate_inventory: {connects: false}
                 - name: Look at something
                   ansible.builtin.file:
