@@ -1,6 +1,6 @@
-"""Everything that the roles manage on a node, changed one at a time: what is done to it, and how it is taken back.
+"""Faults in everything that the roles manage on a node, with the commands that set and revert each one.
 
-The lists of files, packages and settings are those of the roles' own vars.
+The lists of files, packages and settings come from the vars of the roles.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ SSH = "/home/muster/.ssh"
 IDENTITY = "/var/lib/muster/ssh/muster/id_ed25519"
 LIBRARY = "/opt/muster/pytorch/current/lib"
 SITE = f"{LIBRARY}/$(ls {LIBRARY})/site-packages"
-# Its owner and times come back with it.
+# The copy keeps owner and times.
 KEEP, BACK = "rm -rf {kept}; cp -a {path} {kept}", "rm -rf {path}; cp -a {kept} {path}; rm -rf {kept}"
 
 
 @dataclass(frozen=True)
 class Fault:
-    """role: which has to come to the node then. says: what the look says of it."""
+    """role: the role that must run on the node because of the fault. says: expected text of the check."""
 
     what: str
     step: str
@@ -41,7 +41,7 @@ class Fault:
 
 
 def of_file(step: str, role: str, path: str, change: str, says: str, what: str = "") -> Fault:
-    """A file that is changed by a command in which {path} is its path; the command fails where nothing changes."""
+    """A file changed by a command that contains {path}. The command fails if the file stays the same."""
     keep, back = (text.format(path=path, kept=KEPT) for text in (KEEP, BACK))
     differs = f"! diff -q {path} {KEPT} >/dev/null 2>&1 || ! diff <(stat -c '%a %U' {path}) <(stat -c '%a %U' {KEPT})"
     on = f"set -e; {keep}; {change.format(path=path)}; {differs}"
@@ -56,7 +56,7 @@ def vars_of(role: str) -> dict[str, Any]:
 def of_baseline() -> list[Fault]:
     node = vars_of("node_baseline")
     faults = []
-    # Limits are left out where root itself may not raise them, as on the sandbox's nodes.
+    # Skip limits that root may not raise, as on sandbox nodes.
     for file in (one for one in node["_node_baseline_files"] if "needs" not in one):
         path = file["path"]
         faults.append(of_file("baseline", "node_baseline", path, "echo >>{path}", f"{path} has other content"))
@@ -78,7 +78,7 @@ def of_baseline() -> list[Fault]:
 
 
 def of_effects() -> list[Fault]:
-    """What is in force, while every file is as it should be."""
+    """Faults in effective settings, with unchanged files."""
     role = ("baseline", "node_baseline")
     manager, login = (f"/etc/systemd/{name}.conf.d/90-muster.conf" for name in ("system", "logind"))
     without = "set -e; mv {path} /var/tmp/one-fault; {then}; mv /var/tmp/one-fault {path}"
@@ -105,7 +105,8 @@ def of_network() -> list[Fault]:
         of_file(*hosts, "/etc/hosts", "sed -i '/node2/d' {path}", "node2", "a peer's line is gone"),
         of_file(*hosts, "/etc/hosts", "sed -i '1i 127.0.1.1 node1' {path}", "127.0.1.1", "its own name is loopback"),
         of_file(*hosts, "/etc/nsswitch.conf", "sed -i 's/^hosts:.*/hosts: dns/' {path}", "node2", "no name is known"),
-        # These two before the others of their role: what those put back is another file, and no more what was proved.
+        # These two come before the others of their role, because restoring those writes a new file and invalidates the
+        # proof.
         Fault("another public key beside its own", *mesh, way, f"echo x >{IDENTITY}.pub", f"rm {IDENTITY}.pub"),
         of_file(*mesh, "/etc/pam.d/sshd", "echo '# new' >>{path}", "something differs on a peer", "PAM"),
         of_file(*mesh, f"{SSH}/authorized_keys", "sed -i '/node2$/d' {path}", "authorized_keys of muster differs"),
@@ -138,7 +139,7 @@ def of_network() -> list[Fault]:
             "its rules differ",
             "its policy",
         ),
-        # The last one: ssh is among the first, and the controller has to come back.
+        # This fault is last, because SSH is checked early and the controller must reconnect.
         Fault("a rule in force", *rules, "its rules differ", f"set -e; {LAST_RULE}", "ufw reload"),
         Fault("off at boot", *rules, "its rules differ", "systemctl disable ufw", "systemctl enable ufw"),
     ]
@@ -169,7 +170,7 @@ def of_pytorch() -> list[Fault]:
 def of_people() -> list[Fault]:
     role = ("pytorch", "launch_users")
     linger, folder = f"/var/lib/systemd/linger/{PERSON}", f"/var/lib/muster/users/{PERSON}"
-    # Limits of logins are left out where root itself may not raise them, as on the sandbox's nodes.
+    # Skip login limits that root may not raise, as on sandbox nodes.
     own = [pattern.format(f"$(id -u {PERSON})") for pattern in (files.MANAGER, files.SLICE)]
     begin = f"systemctl start user@$(id -u {PERSON})"
     anew = f"systemctl daemon-reload; systemctl restart user@$(id -u {PERSON})"
@@ -183,7 +184,7 @@ def of_people() -> list[Fault]:
         Fault("she does not linger", *role, PERSON, f"rm {linger}", f"touch {linger}; {begin}"),
         Fault("her folder is gone", *role, PERSON, f"mv {folder} {folder}.was", f"mv {folder}.was {folder}"),
         *(longer(path) for path in (files.TMPFILES, files.PROFILE)),
-        # What the user manager goes by is newer than it again when it is put back.
+        # After the file is restored, its settings are newer than the user manager again.
         *(replace(one, off=f"{one.off}; {anew}") for one in map(longer, (files.USER_CONF, *own))),
         Fault(
             "torchrun is not linked",

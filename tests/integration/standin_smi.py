@@ -1,4 +1,4 @@
-"""Two GPUs of a node that has none: device files, and a stand-in of nvidia-smi that says who computes on them."""
+"""Two simulated GPUs: device files, and a stub of nvidia-smi that lists the processes on them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ esac
 
 @contextmanager
 def two_gpus(machines: Iterable[Machine]) -> Iterator[None]:
-    """Nobody computes on them yet."""
+    """Provide two GPUs without processes."""
     there = list(machines)
     for machine in there:
         machine.inside("touch", "/dev/nvidia0", "/dev/nvidia1", COMPUTING)

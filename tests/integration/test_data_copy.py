@@ -1,4 +1,4 @@
-"""A folder of data on three nodes, where there is no file server: copied once, passed on, read again, repaired."""
+"""A data folder on three nodes without a file server: copied once, distributed, verified, repaired."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def nodes(networked: list[Machine]) -> Iterator[list[Machine]]:
-    """They have nothing before, and nothing that is still coming behind."""
+    """Yield nodes without the data, and stop transfers afterwards."""
     remove(networked)
     yield networked
     for machine in networked:
@@ -83,7 +83,7 @@ def said(result: Result) -> str:
     return str(found["msg"])
 
 
-def test_it_is_sent_once_arrives_everywhere_and_a_second_run_changes_nothing(
+def test_data_is_sent_once_to_every_node_and_second_run_changes_nothing(
     nodes: list[Machine], copy: Callable[..., Result], source: Path
 ) -> None:
     checked = copy(check=True)
@@ -98,8 +98,8 @@ def test_it_is_sent_once_arrives_everywhere_and_a_second_run_changes_nothing(
         [counted(machine, what) - before[at][place] for at, machine in enumerate(nodes)]
         for place, what in enumerate((RECEIVED, SENT))
     )
-    assert all(WEIGHT < count < 1.5 * WEIGHT for count in received), "each node gets it once"
-    assert sum(count > WEIGHT for count in given) == 2, "and two nodes, not the controller, give it on"
+    assert all(WEIGHT < count < 1.5 * WEIGHT for count in received), "each node must receive the data once"
+    assert sum(count > WEIGHT for count in given) == 2, "two nodes, not the controller, must distribute the data"
     assert result.stdout.count("sent to node") == 1
     came = {name: one["came"] for name, one in result.results(TASK)["node1"]["nodes"].items()}
     assert came["node1"] == ["the controller"]
@@ -110,14 +110,14 @@ def test_it_is_sent_once_arrives_everywhere_and_a_second_run_changes_nothing(
         shown = machine.inside("find", ROOT, "-not", "-type", "l", "-printf", "%U:%G %m\n").stdout
         assert set(shown.splitlines()) == {"0:0 755", "0:0 644"}
         machine.inside("runuser", "-u", "muster", "--", "sha256sum", f"{TARGET}/train/a.bin", f"{TARGET}/empty")
-        assert ".muster-data" not in machine.inside("ls", "-A", TARGET).stdout, "nothing is left of the copying"
+        assert ".muster-data" not in machine.inside("ls", "-A", TARGET).stdout, "temporary files of the copy are left"
 
     again = copy()
     assert (again.rc, again.changed) == (0, []), again.stdout
     assert "nothing was copied" in said(again)
 
 
-def test_a_flipped_byte_is_named_by_its_node_and_repaired_from_another(
+def test_flipped_byte_is_reported_and_repaired_from_another_node(
     nodes: list[Machine], copy: Callable[..., Result], source: Path
 ) -> None:
     assert copy().rc == 0
@@ -135,13 +135,13 @@ def test_a_flipped_byte_is_named_by_its_node_and_repaired_from_another(
 
     result = copy()
     assert result.rc == 0, result.stdout
-    assert "sent to node" not in result.stdout, "what other nodes have is not sent again"
+    assert "sent to node" not in result.stdout, "data that other nodes have was sent again"
     assert digests(nodes[1]) == wanted(source)
     assert nodes[2].inside("cat", f"{TARGET}/mine").stdout == "more\n"
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_in_the_middle_is_finished_by_the_next(
+def test_next_run_completes_a_killed_run(
     nodes: list[Machine], copy: Callable[..., Result], source: Path, tmp_path: Path
 ) -> None:
     first, _, last = nodes
@@ -159,15 +159,17 @@ def test_a_run_that_is_killed_in_the_middle_is_finished_by_the_next(
     )
     for machine in nodes:
         half = {path: one for path, one in digests(machine).items() if not path.startswith(".muster-data/")}
-        assert half.items() <= wanted(source).items(), "what has a name is whole"
+        assert half.items() <= wanted(source).items(), "a file with its final name must be complete"
     assert any(machine.inside("ls", "-A", TARGET, check=False).stdout == ".muster-data\n" for machine in nodes)
     result = copy()
     assert result.rc == 0, result.stdout
-    assert "sent to node" not in result.stdout, "the first node had all of it"
+    assert "sent to node" not in result.stdout, "the first node already had all data"
     assert [digests(machine) for machine in nodes] == [wanted(source)] * 3
 
 
-def test_what_a_node_has_goes_to_the_others(nodes: list[Machine], copy: Callable[..., Result], source: Path) -> None:
+def test_data_of_one_node_is_copied_to_the_others(
+    nodes: list[Machine], copy: Callable[..., Result], source: Path
+) -> None:
     giver = nodes[1]
     giver.inside("mkdir", "-p", TARGET)
     giver.podman_copy(source / "train", TARGET)
@@ -190,7 +192,7 @@ def test_what_a_node_has_goes_to_the_others(nodes: list[Machine], copy: Callable
     assert f"node2: {TARGET}: 'train/b.bin': it belongs to root, and the folder to muster" in said(refused)
 
 
-def test_what_cannot_be_is_named_before_anything_is_copied(
+def test_impossible_copy_is_reported_before_anything_is_copied(
     nodes: list[Machine], copy: Callable[..., Result], source: Path
 ) -> None:
     nodes[2].inside("sh", "-ec", f"mkdir -p {ROOT}; mount -t tmpfs -o size=5m,mode=755 tmpfs {ROOT}")

@@ -1,4 +1,4 @@
-"""Two people without sudo: from a folder that they were given to results of launches of their own, on three nodes."""
+"""Two users without sudo, from a shared folder to results of their own launches on three nodes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def nodes(with_pytorch: None, node: Callable[[str], Machine]) -> list[Machine]:
 
 @pytest.fixture(scope="module")
 def engineers(nodes: list[Machine], play: Play) -> Iterator[tuple[Person, Person]]:
-    """Two people who have an account and a key, a checkout, their script, and the folder that they were given."""
+    """Yield two users with an account, a key, a checkout, a script, and the shared folder."""
     with people(nodes, anna=2001, ben=2002) as (anna, ben):
         made = play("site.yml", tags="launch_users", extravars={"launch_users": ["anna", "ben"]})
         assert made.rc == 0, made.stdout
@@ -62,7 +62,7 @@ def launches(person: Person) -> list[Path]:
 
 
 def newest(person: Person) -> Path:
-    """The folder of this person's newest launch."""
+    """Return the folder of this user's newest launch."""
     return launches(person)[-1].parent
 
 
@@ -76,7 +76,9 @@ def owners(machine: Machine, person: Person) -> set[str]:
     return set(found.split())
 
 
-def test_from_the_folder_to_a_fetched_result(nodes: list[Machine], engineers: tuple[Person, Person]) -> None:
+def test_user_launches_from_the_shared_folder_and_fetches_results(
+    nodes: list[Machine], engineers: tuple[Person, Person]
+) -> None:
     anna, _ = engineers
     run = anna.types(*LAUNCH, "-e", '{"launch_fetch": ["result-*.txt"]}')
     assert run.returncode == 0, run.stdout + run.stderr
@@ -94,7 +96,7 @@ def test_from_the_folder_to_a_fetched_result(nodes: list[Machine], engineers: tu
 
 
 @pytest.mark.slow
-def test_both_at_once_the_second_is_refused_by_name_or_waits(
+def test_second_launch_is_refused_or_waits_while_the_first_runs(
     nodes: list[Machine], engineers: tuple[Person, Person]
 ) -> None:
     anna, ben = engineers
@@ -120,7 +122,7 @@ def test_both_at_once_the_second_is_refused_by_name_or_waits(
     assert launch_id in refused.stdout
     assert "anna" in refused.stdout
 
-    # Her launch is not his to end; nor does he come to what it writes.
+    # He can neither stop her launch nor read its output.
     shutil.copytree(newest(anna), ben.checkout / "artifacts" / CLUSTER / launch_id)
     stopped = ben.types("ansible-playbook", "playbooks/launch.yml", "-i", "../lab", "-e", f"launch_stop={launch_id}")
     assert stopped.returncode != 0
