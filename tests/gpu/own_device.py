@@ -1,4 +1,4 @@
-"""What the acceptance test measured of each GPU, beside its floors, and how a short soak of it looks."""
+"""GPU rates measured by the acceptance test next to their limits, and the samples of a short soak."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def show(reports: Reports, measured: dict[str, Any], say: Callable[[str], None]) -> bool:
-    """Whether each GPU told its rates, and nvidia-smi what it looks for while they compute."""
+    """Return whether every GPU has rates, and nvidia-smi readings taken during the computation."""
     whole = True
     for row in measured["device"]["ranks"]:
         rates = ", ".join(

@@ -1,6 +1,6 @@
-"""A launch that goes on after a failure, and one that ends everywhere although nobody watches it.
+"""Launches that restart after a failure, and detached launches that end on all nodes without a controller.
 
-The seconds of a detached launch are those that docs/launch.md states: everything is over everywhere within a minute.
+docs/launch.md states the limit for a detached launch: it ends on all nodes within a minute.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.moment
 
-STATED = 60.0  # seconds, in which all of a detached launch is over
+STATED = 60.0  # seconds until a detached launch has ended everywhere
 SILENCE = 20.0
 SEED = random.SystemRandom().randrange(2**32)
 TRAIN = {
@@ -37,7 +37,7 @@ TRAIN = {
     "launch_env": {"OMP_NUM_THREADS": "1"},
     "cluster_nproc_per_node": 1,
 }
-# Forty epochs of ten steps: many seconds, so that what is done to a node at some step comes before the end.
+# Forty epochs of ten steps: long enough that a fault at a chosen step comes before the end.
 ARGUMENTS = [
     *("--width=8", "--num-workers=0", "--log-every=1", "--samples=960", "--epochs=40", "--global-batch=96"),
     *("--micro-batch=16", "--checkpoint-every=5", "--output=output", "--resume"),
@@ -46,7 +46,7 @@ ARGUMENTS = [
 
 @pytest.fixture(scope="module", autouse=True)
 def provisioned(with_pytorch: None) -> None:
-    """The nodes have the training user and the environment."""
+    """Provide the training user and the environment."""
 
 
 @pytest.fixture
@@ -56,32 +56,32 @@ def nodes(node: Callable[[str], Machine]) -> tuple[Machine, Machine]:
 
 @pytest.fixture
 def detached(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Drill]:
-    """A launch that goes on alone: its controller has nothing to do with it any more."""
+    """Yield a detached launch, which runs without its controller."""
     drill = Drill(tmp_path, {"launch_detached": True, "launch_time_limit": 900})
     assert drill.begin().end()["status"] == "unknown"
     assert drill.runs()
     yield drill
     for machine in nodes:
-        with suppress(subprocess.CalledProcessError):  # it is not paused
+        with suppress(subprocess.CalledProcessError):  # not paused
             machine.podman("unpause")
         machine.inside("systemctl", "stop", drill.unit(), check=False)
         machine.inside("rm", "--force", drill.gate)
 
 
 def of(drill: Drill, node: str) -> set[int]:
-    """The processes of the launch on a node, seen from outside."""
+    """Return the pids of the launch on a node, seen from outside."""
     return {pid for pid, env in processes(drill.launch_id).items() if env.get("MUSTER_NODE") == node}
 
 
 def ended_on(drill: Drill, node: str, seconds: float) -> float:
-    """Wait until nothing of it is there; the seconds that this took."""
+    """Wait until the launch has no process on the node. Return the seconds."""
     begun = time.monotonic()
-    until(lambda: not of(drill, node), seconds, f"the launch is over on {node}")
+    until(lambda: not of(drill, node), seconds, f"the launch has ended on {node}")
     return time.monotonic() - begun
 
 
 def said_on(machine: Machine, drill: Drill) -> dict[str, Any]:
-    """What the main process left there."""
+    """Return the result that the main process wrote on the node."""
     path = f"/run/muster/launches/{drill.launch_id}/unit/result.json"
     found: dict[str, Any] = json.loads(machine.inside("cat", path).stdout)
     return found
@@ -93,11 +93,11 @@ def attached(drill: Drill, play: Play) -> dict[str, Any]:
     return drill.verdict()
 
 
-# ---------------------------------------------------------------- detached, and nobody is there
+# ---------------------------------------------------------------- detached, without a controller
 
 
 @pytest.mark.slow
-def test_a_node_that_freezes_ends_a_detached_launch_on_the_others(
+def test_frozen_node_ends_a_detached_launch_on_the_others(
     detached: Drill, nodes: tuple[Machine, Machine], play: Play
 ) -> None:
     assert of(detached, "node1")
@@ -113,9 +113,7 @@ def test_a_node_that_freezes_ends_a_detached_launch_on_the_others(
     assert verdict["findings"][0]["id"] == "launch.peer"
 
 
-def test_a_head_node_that_freezes_ends_a_detached_launch_on_the_others(
-    detached: Drill, nodes: tuple[Machine, Machine]
-) -> None:
+def test_frozen_head_node_ends_a_detached_launch_on_the_others(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
     assert of(detached, "node2")
     nodes[0].podman("pause")
     seconds = ended_on(detached, "node2", STATED)
@@ -124,7 +122,7 @@ def test_a_head_node_that_freezes_ends_a_detached_launch_on_the_others(
 
 
 @pytest.mark.pipeline
-def test_a_unit_that_is_stopped_on_one_node_ends_a_detached_launch_by_its_name(
+def test_stopped_unit_ends_a_detached_launch_and_is_reported(
     detached: Drill, nodes: tuple[Machine, Machine], play: Play
 ) -> None:
     nodes[1].inside("systemctl", "stop", detached.unit())
@@ -136,18 +134,20 @@ def test_a_unit_that_is_stopped_on_one_node_ends_a_detached_launch_by_its_name(
 
 
 @pytest.mark.slow
-def test_a_short_break_of_the_network_ends_nothing(detached: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
+def test_short_network_outage_does_not_end_the_launch(
+    detached: Drill, nodes: tuple[Machine, Machine], play: Play
+) -> None:
     ranks = set(processes(detached.launch_id))
     with rules(nodes[0], f"ip saddr {nodes[1].address} counter drop"):
         time.sleep(SILENCE / 2)
-    time.sleep(SILENCE * 1.5)  # by then, whatever was to end has ended
+    time.sleep(SILENCE * 1.5)  # enough time for anything to end
     assert set(processes(detached.launch_id)) >= ranks
     for machine in nodes:
         detached.open_gate(machine)
     assert attached(detached, play)["status"] == "healthy"
 
 
-def test_restarts_of_an_administrators_detached_launch_are_refused_before_the_start(tmp_path: Path, play: Play) -> None:
+def test_restarts_of_a_detached_administrator_launch_are_refused(tmp_path: Path, play: Play) -> None:
     asked = {**TRAIN, "cluster_artifacts_dir": str(tmp_path), "launch_detached": True, "launch_time_limit": 60}
     for launch_as in ("auto", "cluster_user"):
         result = play("playbooks/launch.yml", extravars={**asked, "launch_restarts": 1, "launch_as": launch_as})
@@ -157,7 +157,7 @@ def test_restarts_of_an_administrators_detached_launch_are_refused_before_the_st
         assert "an administrator's launch has no such logins" in said
 
 
-# ---------------------------------------------------------------- attempts
+# ---------------------------------------------------------------- restarts
 
 
 @contextmanager
@@ -171,7 +171,7 @@ def switched_off(machine: Machine) -> Iterator[None]:
 
 
 def runs(drill: Drill) -> list[Path]:
-    """The folders of the attempts, the first one first."""
+    """Return the folders of the attempts in order."""
     return sorted(path.parent for path in (drill.folder / "kept" / ARTIFACTS.name).glob("2*/plan.json"))
 
 
@@ -182,14 +182,14 @@ def said(run: Path) -> dict[str, Any]:
 
 def reach(drill: Drill, step: int) -> None:
     def there() -> bool:
-        assert drill.goes_on(), "the play has ended too early"
+        assert drill.goes_on(), "the play ended too early"
         return bool(runs(drill)) and said(runs(drill)[0]).get("step", {}).get("step", 0) >= step
 
     until(there, PATIENCE, f"step {step}")
 
 
 def hold(drill: Drill, rank: str) -> None:
-    """No step follows while a rank of it stands still: a quick machine has none left when a node is off."""
+    """Stop a rank, so that no further step follows: a fast machine could finish before a node is off."""
     for pid, env in processes(drill.launch_id).items():
         if env.get("RANK") == rank:
             hit(pid, signal.SIGSTOP)
@@ -213,7 +213,7 @@ def trained(folder: Path, members: list[str], **more: Any) -> Drill:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, node: Callable[[str], Machine]) -> dict[str, Any]:
-    """What the run said that nothing happened to, and its parameters."""
+    """Return the events and parameters of an undisturbed run."""
     drill = trained(tmp_path_factory.mktemp("whole") / "run", ["node1", "node2"])
     assert drill.begin().end()["status"] == "healthy"
     plan = json.loads((drill.run / "plan.json").read_text())
@@ -221,7 +221,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, node: Callable[[str], Machin
 
 
 @pytest.mark.slow
-def test_a_spare_takes_the_place_of_a_node_that_is_switched_off(
+def test_spare_node_replaces_a_failed_node(
     whole: dict[str, Any], tmp_path: Path, node: Callable[[str], Machine]
 ) -> None:
     step = random.Random(SEED).randint(8, 60)
@@ -245,12 +245,12 @@ def test_a_spare_takes_the_place_of_a_node_that_is_switched_off(
     assert finding["node"] == "node2"
     assert "node3 takes the place of node2" in finding["summary"]
     assert said(second)["resumed"]["step"] % 5 == 0
-    # At unchanged world size, on processors: bit by bit.
+    # Equal bit by bit, because the world size is unchanged and the ranks use CPUs.
     assert said(second)["summary"]["parameters_sha256"] == whole["summary"]["parameters_sha256"]
 
 
 @pytest.mark.slow
-def test_the_rest_goes_on_without_a_node_that_is_switched_off(
+def test_remaining_nodes_continue_without_a_failed_node(
     whole: dict[str, Any], tmp_path: Path, node: Callable[[str], Machine]
 ) -> None:
     step = random.Random(SEED + 1).randint(8, 60)
@@ -273,7 +273,7 @@ def test_the_rest_goes_on_without_a_node_that_is_switched_off(
     assert worst <= 1e-2 * size
 
 
-def test_what_repeats_is_given_up(tmp_path: Path, nodes: tuple[Machine, Machine]) -> None:
+def test_repeated_failure_ends_the_restarts(tmp_path: Path, nodes: tuple[Machine, Machine]) -> None:
     drill = Drill(tmp_path, {"launch_restarts": 5})
     nodes[1].inside("touch", drill.gate)
     try:

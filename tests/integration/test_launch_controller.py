@@ -1,6 +1,6 @@
-"""A controller that fails while a launch runs: a full disk, a copy that breaks, Ctrl-C twice, and company.
+"""Controller problems during a launch: a full disk, a failing copy, two Ctrl-C, and two controllers.
 
-The nodes have a stand-in of torchrun. Until the gate is open, a launch goes on for as long as it takes.
+The nodes use a torchrun stub. A launch runs until its gate is open.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def drill(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Drill]:
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[None]:
-    """A small file system of the controller's own, where the artifacts go."""
+    """Mount a small file system at the folder of the artifacts."""
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=True)
     try:
@@ -63,7 +63,7 @@ def nothing_is_left(drill: Drill, *nodes: Machine) -> None:
 
 @pytest.fixture
 def detached(drill: Drill) -> Drill:
-    """A launch that goes on alone; whoever watches it gives no node up, however busy this machine is."""
+    """Return a detached launch that never gives up a node, however busy this machine is."""
     drill.variables.update(launch_detached=True, launch_time_limit=1800)
     return drill
 
@@ -73,7 +73,7 @@ def watched(drill: Drill) -> Drill:
     return Drill(drill.folder, {**drill.variables, "launch_attach": drill.launch_id})
 
 
-def test_a_full_disk_of_the_controller_ends_nothing(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
+def test_full_disk_of_the_controller_does_not_end_the_launch(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
     with small_disk(detached.folder / "kept", "400k"):
         watcher = watched(detached)
         fill(detached.folder / "kept/ballast")
@@ -96,7 +96,7 @@ def fill(path: Path) -> None:
             stream.write(bytes(4096))
 
 
-def test_a_copy_that_breaks_is_a_gap(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
+def test_failed_log_copy_leaves_a_reported_gap(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
     watcher = watched(detached)
     process = watcher.begin_in_terminal()
     watcher.in_step()
@@ -115,8 +115,8 @@ def test_a_copy_that_breaks_is_a_gap(detached: Drill, nodes: tuple[Machine, Mach
     nothing_is_left(detached, *nodes)
 
 
-def test_ctrl_c_twice_ends_it_all_the_same(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
-    """A rank that stands still cannot hear SIGTERM, so that the end takes as long as launch_stop_timeout says."""
+def test_second_ctrl_c_still_ends_the_launch(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    """A stopped rank does not handle SIGTERM, so the end takes launch_stop_timeout."""
     drill.variables["launch_stop_timeout"] = 8
     process = drill.begin_in_terminal()
     drill.in_step()
@@ -133,7 +133,7 @@ def test_ctrl_c_twice_ends_it_all_the_same(drill: Drill, nodes: tuple[Machine, M
     nothing_is_left(drill, *nodes)
 
 
-def test_two_who_watch_a_detached_launch_end_nothing(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
+def test_two_attached_controllers_do_not_end_a_detached_launch(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
     first = watched(detached)
     first.begin().in_step()
     second = Drill(first.folder, first.variables)

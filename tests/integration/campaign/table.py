@@ -1,4 +1,4 @@
-"""Write the campaign's tables into docs/diagnosis.md from what was judged in artifacts/campaign"""
+"""Write the campaign's tables into docs/diagnosis.md from the results in artifacts/campaign"""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def between(page: str, name: str, table: str) -> str:
-    """The page with a new table between its two marks."""
+    """Return the page with a new table between two marks."""
     marks = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
     assert marks.search(page), f"{PAGE.name} has no place for {name}"
     return marks.sub(lambda found: f"{found[1]}{table}\n{found[2]}", page)
@@ -53,7 +53,7 @@ def fault_row(row: dict[str, Any]) -> str:
 
 
 def twins(rows: list[dict[str, Any]]) -> list[str]:
-    """The faults that show the same, side by side; whether all of them were told apart."""
+    """Return rows of faults with the same symptom, and whether all of them were distinguished."""
     found: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         if row.get("twin") and not row["own"]:

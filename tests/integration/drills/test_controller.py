@@ -1,4 +1,4 @@
-"""Whoever launches presses Ctrl-C, or is gone."""
+"""The launching user presses Ctrl-C, or the controller is gone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.moment
 
 
 @in_all_ways("administrators", pipeline=LIGHT)
-def test_ctrl_c(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+def test_ctrl_c_ends_the_launch(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     process = drill.begin_in_terminal()
     drill.in_step()
     drill.fault(lambda: os.write(drill.terminal, b"\x03"), lambda: b"^C" in drill.shown)
@@ -34,7 +34,7 @@ def test_ctrl_c(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> Non
 
 
 @in_all_ways()
-def test_kill_9_of_ansible_playbook(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+def test_killed_ansible_playbook_ends_the_launch(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     process = drill.begin_in_terminal()
     drill.in_step()
     drill.fault(process.kill, lambda: process.poll() == -signal.SIGKILL)
@@ -46,8 +46,8 @@ def test_kill_9_of_ansible_playbook(drill: Drill, nodes: tuple[Machine, Machine]
 
 
 @in_all_ways("administrators", "own", pipeline=LIGHT)
-def test_the_whole_controller_is_gone(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
-    """Every process of ansible-playbook is killed at once: only the leases are left to end the launch."""
+def test_launch_ends_after_the_controller_is_gone(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+    """All processes of ansible-playbook are killed at once, so that only the leases can end the launch."""
     process = drill.begin_in_terminal()
     drill.in_step()
 
@@ -56,7 +56,7 @@ def test_the_whole_controller_is_gone(drill: Drill, nodes: tuple[Machine, Machin
             hit(pid, signal.SIGKILL)
 
     drill.fault(kill_all, lambda: process.poll() is not None)
-    assert len(processes(drill.launch_id)) >= 4  # it goes on at first
+    assert len(processes(drill.launch_id)) >= 4  # still running at first
     assert drill.seconds_to_clean() > 2
     drill.was_quick(clean=LEASE + CLEAN)
     for machine in nodes:

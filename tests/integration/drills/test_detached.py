@@ -1,4 +1,4 @@
-"""A launch goes on without its controller, until it is ended or its time is over."""
+"""A detached launch runs without its controller until it is stopped or reaches its time limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.moment
 
 
 @in_all_ways("administrators")
-def test_a_detached_launch_goes_on_alone_and_is_seen_through_later(
+def test_detached_launch_runs_alone_and_is_attached_later(
     drill: Drill, nodes: tuple[Machine, Machine], play: Play
 ) -> None:
     drill.variables.update(launch_detached=True, launch_time_limit=600)
@@ -26,10 +26,10 @@ def test_a_detached_launch_goes_on_alone_and_is_seen_through_later(
     assert verdict["status"] == "unknown"
     assert drill.runner.rc == 0
     launch_id = drill.launch_id
-    # A step takes a tenth of a second or more: after these, a lease would be over.
+    # A step takes at least 0.1 s, so a lease would have expired after these steps.
     later = f"step {steps_on_the_node(drill, nodes[1]) + int(LEASE + 2) * 10}\n"
     until(lambda: later in drill.log_on(nodes[1], 1, "stdout"), PATIENCE, "it goes on")
-    assert len(processes(launch_id)) >= 8, "wrapper, agent and ranks go on without a supervisor"
+    assert len(processes(launch_id)) >= 8, "wrapper, agent and ranks must run without a supervisor"
     kept = {**drill.whose, "cluster_artifacts_dir": str(drill.folder / "kept"), "launch_attach": launch_id}
     log = drill.run / "logs/node2/rank3.stdout.log"
     with ThreadPoolExecutor() as pool:
@@ -51,7 +51,7 @@ def steps_on_the_node(drill: Drill, node: Machine) -> int:
 
 
 @in_all_ways(pipeline=LIGHT)
-def test_a_detached_launch_is_ended_on_request(drill: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
+def test_detached_launch_is_stopped_on_request(drill: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
     drill.variables.update(launch_detached=True, launch_time_limit=300)
     drill.begin().end()
     assert drill.runs()
@@ -62,8 +62,8 @@ def test_a_detached_launch_is_ended_on_request(drill: Drill, nodes: tuple[Machin
 
 
 @in_all_ways(pipeline=LIGHT)
-def test_a_time_limit_ends_a_launch(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
-    drill.variables["launch_time_limit"] = 25 if drill.payload == PAYLOAD else 10  # without PyTorch it begins sooner
+def test_time_limit_ends_a_launch(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    drill.variables["launch_time_limit"] = 25 if drill.payload == PAYLOAD else 10  # starts faster without PyTorch
     finding = only_failure(drill.begin().end())
     assert finding["id"] == "launch.limit"
     drill.nothing_is_left(*nodes)

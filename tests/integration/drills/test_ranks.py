@@ -1,4 +1,4 @@
-"""A rank fails, is killed, or stands still."""
+"""A rank fails, is killed, or stalls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ pytestmark = pytest.mark.moment
 @pytest.mark.parametrize(
     "arguments", [(), pytest.param(("--record",), marks=pytest.mark.slow)], ids=["plain", "recorded"]
 )
-def test_exception_on_one_rank(drill: Drill, nodes: tuple[Machine, Machine], table: Any, arguments: tuple[str]) -> None:
+def test_exception_on_one_rank_is_reported(
+    drill: Drill, nodes: tuple[Machine, Machine], table: Any, arguments: tuple[str]
+) -> None:
     drill.begin("--fault=raise", "--rank=3", *arguments).in_step()
     drill.fault(lambda: drill.open_gate(nodes[1]), lambda: "sample 17" in drill.log_on(nodes[1], 1, "stderr"))
     drill.fault_at = drill.written_at(nodes[1], 1)
@@ -38,7 +40,7 @@ def test_exception_on_one_rank(drill: Drill, nodes: tuple[Machine, Machine], tab
 
 
 @in_all_ways(pipeline=LIGHT)
-def test_the_same_error_on_every_rank(drill: Drill) -> None:
+def test_same_error_on_every_rank_is_reported_once(drill: Drill) -> None:
     drill.begin("--no-such-option")
     finding = only_failure(drill.end())
     assert "exited with code 2" in finding["summary"]
@@ -46,7 +48,7 @@ def test_the_same_error_on_every_rank(drill: Drill) -> None:
 
 
 @in_all_ways("administrators", pipeline=LIGHT)
-def test_kill_9_of_a_rank(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+def test_killed_rank_is_reported(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     pid = drill.pid(2)
     drill.fault(lambda: hit(pid, signal.SIGKILL), lambda: pid not in processes(drill.launch_id))
@@ -62,7 +64,7 @@ def test_kill_9_of_a_rank(drill: Drill, nodes: tuple[Machine, Machine], table: A
 
 
 @in_all_ways(pipeline="administrators")
-def test_a_stopped_rank_ends_a_launch_without_progress(
+def test_stopped_rank_ends_the_launch_after_the_stall_timeout(
     drill: Drill, nodes: tuple[Machine, Machine], table: Any
 ) -> None:
     drill.variables["launch_stall_timeout"] = 4
@@ -82,7 +84,7 @@ def test_a_stopped_rank_ends_a_launch_without_progress(
 
 
 @in_all_ways("administrators")
-def test_a_rank_that_waits_elsewhere_holds_up_the_others(
+def test_sleeping_rank_ends_the_launch_after_the_stall_timeout(
     drill: Drill, nodes: tuple[Machine, Machine], table: Any
 ) -> None:
     drill.variables["launch_stall_timeout"] = 4

@@ -1,4 +1,4 @@
-"""Launches that nothing happens to: they end well, side by side too, keep their secrets, and leave nothing."""
+"""Undisturbed launches finish, also side by side, keep their secrets, and leave nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.moment
 
 
 @in_all_ways(pipeline=LIGHT)
-def test_a_sound_launch_ends_well_and_leaves_nothing(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+def test_sound_launch_finishes_and_leaves_nothing(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     drill.begin("--steps=10")
     verdict = drill.end()
     assert verdict["status"] == "healthy", verdict
@@ -31,7 +31,7 @@ def test_a_sound_launch_ends_well_and_leaves_nothing(drill: Drill, nodes: tuple[
     drill.nothing_is_left(*nodes)
 
 
-def test_two_launches_side_by_side(tmp_path: Path, nodes: tuple[Machine, Machine]) -> None:
+def test_two_launches_run_side_by_side(tmp_path: Path, nodes: tuple[Machine, Machine]) -> None:
     drills = []
     for name, members in (("one", ["node1"]), ("other", ["node2", "node3"])):
         folder = tmp_path / name
@@ -40,11 +40,11 @@ def test_two_launches_side_by_side(tmp_path: Path, nodes: tuple[Machine, Machine
         drills.append(one.begin())
     drills[0].in_step(1)
     drills[1].in_step(2)
-    assert processes(drills[0].launch_id)  # both at the same time
+    assert processes(drills[0].launch_id)  # both run at the same time
     assert processes(drills[1].launch_id)
     for one, machine in zip(drills, nodes, strict=True):
         one.open_gate(machine)
-    # The one may end while the other still holds its port.
+    # One may end while the other still uses its port.
     assert [one.end()["status"] for one in drills] == ["healthy", "healthy"]
     for one, machine in zip(drills, nodes, strict=True):
         one.nothing_is_left(*nodes)
@@ -52,8 +52,8 @@ def test_two_launches_side_by_side(tmp_path: Path, nodes: tuple[Machine, Machine
 
 
 @pytest.mark.slow
-def test_uneven_ranks_and_a_limit(play: Play, tmp_path: Path) -> None:
-    """Two ranks on node1, one on node3 and node2 each; --limit changes neither ranks nor participants."""
+def test_limit_does_not_change_uneven_ranks(play: Play, tmp_path: Path) -> None:
+    """Two ranks on node1, one each on node3 and node2. --limit changes neither ranks nor participants."""
     result = play(
         "site.yml",
         tags="ddp_smoke",
@@ -83,7 +83,7 @@ def test_uneven_ranks_and_a_limit(play: Play, tmp_path: Path) -> None:
 
 
 @in_all_ways("administrators")
-def test_secrets_stay_secret(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+def test_secrets_are_not_shown(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     drill.variables["launch_env"] = {"HF_TOKEN": "hf-3141592653", "FLAVOUR": "vanilla-271828"}
     drill.begin().in_step()
     assert "HF_TOKEN=hf-3141592653" in read_proc(drill.pid(0), "environ").split("\0")

@@ -1,4 +1,4 @@
-"""What runs the ranks of a node is killed or stopped: the launcher, or the whole unit."""
+"""The launcher or the whole unit of a node is killed or stopped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.moment
 
 
 @in_all_ways("administrators", pipeline=LIGHT)
-def test_kill_9_of_the_agent(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+def test_killed_agent_is_reported(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     pid = drill.agent("node2")
     drill.fault(lambda: hit(pid, signal.SIGKILL), lambda: pid not in processes(drill.launch_id))
@@ -33,7 +33,7 @@ def test_kill_9_of_the_agent(drill: Drill, nodes: tuple[Machine, Machine], table
 
 
 @in_all_ways("administrators", pipeline=LIGHT)
-def test_kill_9_of_the_unit(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+def test_killed_unit_is_reported(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     agent = drill.agent("node1")
     drill.fault(
@@ -51,7 +51,7 @@ def test_kill_9_of_the_unit(drill: Drill, nodes: tuple[Machine, Machine], table:
 
 
 @in_all_ways()
-def test_the_unit_is_stopped_by_hand(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+def test_manually_stopped_unit_is_reported(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     agent = drill.agent("node2")
     drill.fault(

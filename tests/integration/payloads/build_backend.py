@@ -1,4 +1,4 @@
-"""A package that is built from source (PEP 517): its wheel says as whom, and it tries to leave a file behind."""
+"""A PEP 517 source package: its wheel records the build user, and its build tries to write a file outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rank that needs no PyTorch and leaves results in its working folder; told to end, it takes time for a last one."""
+"""A rank without PyTorch that writes results into its working folder. SIGTERM makes it write a last checkpoint."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def save(*_signal: Any) -> None:
     sys.exit(0)
 
 
-# One that ends by itself does so whatever becomes of the others, and its results are whole.
+# A rank with an exit code ignores SIGTERM, so that its results are complete.
 signal.signal(signal.SIGTERM, signal.SIG_IGN if options.code else save)
 write("first")
 if rank == "0":

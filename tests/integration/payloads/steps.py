@@ -1,6 +1,6 @@
-"""A training loop without the training: all-reduces in step, and one fault on one rank as soon as a file is there.
+"""A loop of all-reduces without a training, with a fault on one rank once a file exists.
 
-Not under torch's @record on purpose: most people's scripts are not either (--record turns it on).
+It does not use torch's @record by default, like most users' scripts (--record enables it).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def wait_for_a_file_that_never_comes() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    # Half an hour and more: a launch whose test was killed ends as well.
+    # Over half an hour, so that launches of killed tests end, too.
     parser.add_argument("--steps", type=int, default=20_000)
-    parser.add_argument("--until", type=Path, help="end well when a rank sees this file")
+    parser.add_argument("--until", type=Path, help="finish when a rank sees this file")
     parser.add_argument("--fault", default="", help="of one rank, when it sees that file; nobody ends well then")
     parser.add_argument("--rank", type=int, default=3)
     parser.add_argument("--record", action="store_true")

@@ -1,4 +1,4 @@
-"""A node, or the way to it, is gone."""
+"""A node or the access to it is gone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from row import Row
 ROWS = (
     Row(
         "access-paused",
-        "a node freezes as a whole",
+        "a node is frozen",
         "access",
         right=("access.hangs @ node2",),
         twin="stopped answering",
@@ -28,7 +28,7 @@ ROWS = (
     ),
     Row(
         "access-ssh",
-        "ssh to a node is cut off; its ranks go on",
+        "SSH to a node is blocked; its ranks keep running",
         "access",
         right=("access.ssh_down @ node2",),
         twin="stopped answering",
