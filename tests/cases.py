@@ -1,8 +1,7 @@
 """Case files: every YAML file in cases/<folder>/ next to a test file is one case of one test.
 
-@cases(__file__, "preflight")
-
-def test_preflight(case: dict[str, Any]) -> None: ...
+    @cases(__file__, "preflight")
+    def test_preflight(case: dict[str, Any]) -> None: ...
 
 A case is named after its file. Documents of a file with several documents are numbered.
 """

@@ -1,28 +1,21 @@
 #!/usr/bin/env python3
 """Inspect real GPUs and record their output for tests without GPUs.
 
-python3 tests/gpu/run.py [OUT]
+    python3 tests/gpu/run.py [OUT]
 
 Run from the repository's root on a machine with an NVIDIA GPU and driver. Changes nothing there and needs only Python.
 With torch, ranks compute, too. Eight parts:
 
 1. gpu_info: four outputs of nvidia-smi are saved to OUT/recorded/<branch>-<model>-real/ without identifiers of the
 machine, with provenance. After a move to tests/unit/gpu_info/recorded/, the unit tests read them.
-
 2. Comparison of the gpu_info facts with --query-gpu, value by value; access to each GPU by its bus address, and checks
 with a reading (own_rules.py).
-
 3. nccl_health with the short collective on all GPUs (own_health.py).
-
 4. Reports of a process with GPU memory by status, launch and health (own_holder.py).
-
 5. The acceptance test in full mode under torchrun and NCCL, evaluated as in a launch: GPU rates next to their limits,
 and nvidia-smi during the computation (own_device.py).
-
 6. Programs with common failures, and the diagnosis of their output (own_mishaps.py).
-
 7. The examples (own_examples.py).
-
 8. A soak of one minute.
 
 Exit status: 0 if all parts passed, 1 if one failed, 77 without a GPU.
@@ -166,7 +159,7 @@ def look_at_gpus(out: Path) -> tuple[dict[str, Any], bool]:
     if not facts["gpus"]:
         return facts, False
     if any((gpu["uuid"] or "").startswith(STANDIN) for gpu in facts["gpus"]):
-        say("These GPUs are stand-ins of Muster's tests: nothing is recorded, and nothing below is about a GPU.")
+        say("These GPUs are simulated by Muster's tests: nothing is recorded, and the results do not describe a GPU.")
     else:
         record(look, facts, out, "real", "as it was found")
     request = {"node": platform.node(), "gpus": len(facts["gpus"]), "nproc": len(facts["gpus"]), "gpu_model": ""}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 COMPUTING = "/run/muster-test-computing"  # lines of "GPU-aa, PID"
 PROGRAM = "/usr/local/bin/nvidia-smi"
 NVIDIA_SMI = f"""#!/bin/sh
-# Stand-in of nvidia-smi, of Muster's tests: two GPUs, and whatever a file says of who computes on them.
+# Stub of nvidia-smi for Muster's tests: two GPUs, and the processes listed in a file.
 case $1 in
 --query-gpu=index,uuid,name,*) printf '0, GPU-aa, Stand-in, 4, 0\\n1, GPU-bb, Stand-in, 0, 0\\n' ;;
 --query-gpu=*) printf '0, GPU-aa\\n1, GPU-bb\\n' ;;

@@ -51,7 +51,7 @@ def wheel(folder: Path, name: str, version: str, files: dict[str, str], requires
     content = {
         **files,
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: stand-in\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: stub\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     record = "".join(f"{path},{digest(text)},{len(text)}\n" for path, text in content.items())
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
@@ -73,7 +73,7 @@ def torch_wheel(
 
 
 RELABELLED = '''\
-"""A stand-in: the real PyTorch of another environment, under another version."""
+"""A stub: the real PyTorch of another environment, under another version."""
 import os, sys
 if os.uname().nodename == {broken!r}:
     raise OSError("libstandin.so.1: no such file")

@@ -203,7 +203,7 @@ def test_nccl_tests_are_built_and_run_without_privileges(
     # The newest toolkit of NCCL's CUDA version, although the default is another.
     assert folder.endswith(f"2.19.6_cuda13.0_nccl2.29.7_{requested['nccl_tests_sha256'][:8]}/build")
     said = node.inside(f"{folder}/all_reduce_perf").stdout
-    assert said.startswith(f"stand-in, made by {USER} with")
+    assert said.startswith(f"stub, built by {USER} with")
     assert "release 13.0" in said
     assert node.inside("stat", "--format=%U", f"{folder}/all_reduce_perf").stdout.strip() == USER
 
@@ -305,7 +305,7 @@ def test_nccl_conf_names_the_fabric_interfaces(
 
 
 def install_standin(node: Machine, name: str, version: str) -> None:
-    control = f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: nobody\nDescription: stand-in\n"
+    control = f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: nobody\nDescription: stub\n"
     put(node.container, f"/run/{name}/DEBIAN/control", control)
     inside(node.container, f"dpkg-deb --build /run/{name} >/dev/null; dpkg --install /run/{name}.deb >/dev/null")
 

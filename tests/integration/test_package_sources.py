@@ -68,7 +68,7 @@ def stock(machine: Machine) -> dict[str, str]:
     text = machine.inside("cat", path).stdout
     uris = re.findall(r"https?://\S+", text)
     if any(uri.startswith("https") for uri in uris):
-        pytest.skip("the node's archive is reached over https, which the stand-in for a mirror does not speak")
+        pytest.skip("the node's archive uses https, which the stub mirror does not support")
     security = [uri for uri in uris if "security" in uri]
     return {"path": path, "archive": uris[0], "security": (security or uris)[0], "text": text}
 

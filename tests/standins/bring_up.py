@@ -1,6 +1,6 @@
-"""Makes nodes of a sandbox that is up into stand-ins for GPU nodes, with repositories served by its outsider.
+"""Turn nodes of a running sandbox into simulated GPU nodes, with repositories served by the outsider.
 
-.venv-dev/bin/python tests/standins/bring_up.py [node ...] (node1 and node2 unless others are named; --help says more)
+.venv-dev/bin/python tests/standins/bring_up.py [node ...] (default: node1 node2; see --help)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from package_list import read_packages, renamed
 from served import Served
 
 ROOT = Path(__file__).parents[2]
-# What is published during a test, as what becomes of what.
+# Packages that tests publish later: old and new version.
 LATER = {
     "newer-branch": ("615", "620"),
     "newer-kernel": ("6.8.0-90", "6.8.0-94"),

@@ -1,6 +1,6 @@
 """A hostile training user: replaces writable files with links, pipes, folders and endless files.
 
-hostile_user.py SEED SECRET_FILE SECRET_FOLDER VICTIM_PID FOLDER...
+    hostile_user.py SEED SECRET_FILE SECRET_FOLDER VICTIM_PID FOLDER...
 
 FOLDER: patterns, relative to the root, of folders that the user may write, now or later. The program runs until it is
 killed and prints the number of replacements from time to time.
