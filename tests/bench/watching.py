@@ -37,7 +37,7 @@ def main() -> None:
         short, long = launch(nodes, SHORT), launch(nodes, LONG)
         seconds = long["seconds"] - short["seconds"]
         looks, cpu = (round((long[name] - short[name]) / seconds, 3) for name in ("looks", "cpu"))
-        print(f"{nodes:5}  {looks:14}  {cpu:26}  {long['megabytes']:9}")
+        print(f"{nodes:5}  {looks:8}  {cpu:13}  {long['megabytes']:9}")
 
 
 if __name__ == "__main__":
