@@ -124,7 +124,7 @@ def patched(before: str, patch: str) -> str:
     old, new, done = lines_of(before), [], 0
     nothing, *hunks = HUNK.split(patch)
     if nothing or not hunks:
-        raise ValueError("this is no unified diff")
+        raise ValueError("not a unified diff")
     for start, old_count, new_count, body in zip(*(hunks[part::4] for part in range(4)), strict=True):
         lines = lines_of(body)
         was = [line[1:] for line in lines if line[:1] in {" ", "-"}]

@@ -73,7 +73,7 @@ def end(process: subprocess.Popen[bytes]) -> dict[str, Any]:
     said = answer_in(process.stdout.read().decode() if process.stdout else "") or {}
     process.wait()
     if said.get("error", "nothing came") or said.get("missing"):
-        raise SystemExit(f"it failed: {said}")
+        raise SystemExit(f"copy failed: {said}")
     return said
 
 
@@ -117,7 +117,7 @@ def run(holder: Node, takers: list[Node], place: dict[str, Any], *, star: bool) 
     said = [end(process) for process in begun]
     seconds = time.monotonic() - began
     most = max(sum(node.address in one["came"] for one in said) for node in nodes.values())
-    print(f"  {seconds:.1f} s; nobody gave to more than {most}", flush=True)
+    print(f"  {seconds:.1f} s; maximum receivers of one source: {most}", flush=True)
     return seconds
 
 

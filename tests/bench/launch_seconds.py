@@ -47,7 +47,7 @@ def main(times: int, numbers: list[int], options: dict[str, Any]) -> None:
         seconds = probes(machines)
         print(
             number,
-            f"calls of all links: {median(seconds):.2f} s ({min(seconds):.2f}-{max(seconds):.2f})",
+            f"probe of all links: {median(seconds):.2f} s ({min(seconds):.2f}-{max(seconds):.2f})",
             sep="\t",
             flush=True,
         )

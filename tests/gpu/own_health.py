@@ -63,7 +63,7 @@ def run(count: int, out: Path, say: Callable[[str], None]) -> bool:
 
 def collective(count: int, out: Path, say: Callable[[str], None]) -> bool:
     if importlib.util.find_spec("torch") is None:
-        say("collective: skipped, there is no torch beside this Python")
+        say("collective: skipped, because this Python has no torch")
         return True
     given = {"backend": "nccl", "nproc": count, "interface": "", "seconds": 120.0}
     argv = [sys.executable, "-I", "-c", BOOTSTRAP, "start"]

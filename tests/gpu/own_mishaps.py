@@ -187,7 +187,7 @@ def run(out: Path, say: Callable[[str], None]) -> bool:
         held = held and right and known.issuperset(seen)
         case = Case(case_of_logs(logs, [Known("here", "127.0.0.1", ("localhost",))]))
         decided = decide(case, CAUSES)
-        say(f"  {mishap.name}: {'read' if right else 'NOT READ'} as {', '.join(seen) or 'nothing'}")
+        say(f"  {mishap.name}: {'read' if right else 'NOT RECOGNISED'} as {', '.join(seen) or 'nothing'}")
         for line in diagnosis(case, decided)["lines"]:
             say(f"    {line}")
     return held

@@ -38,14 +38,14 @@ def readings(facts: dict[str, Any], say: Callable[[str], None]) -> None:
     node = GpuNode(facts, {"node": "here", "gpus": len(facts["gpus"])})
     missing = {one["id"] for one in unread(node)} | set(apart(node))
     there = sorted(check.id for check in READINGS if check.id not in missing)
-    say(f"  can fire here: {', '.join(there)}")
-    say(f"  have no value here: {', '.join(sorted(missing)) or 'none'}")
+    say(f"  checks with readings: {', '.join(there)}")
+    say(f"  checks without readings: {', '.join(sorted(missing)) or 'none'}")
 
 
 def links(facts: dict[str, Any], say: Callable[[str], None]) -> None:
     counted = sorted({name for gpu in facts["gpus"] for link in gpu["nvlinks"] for name in link["errors"]})
     unknown = sorted({name for gpu in facts["gpus"] for link in gpu["nvlinks"] for name in link["unknown"]})
-    say(f"  NVLinks count: {', '.join(counted) or 'nothing'}; names that are not known: {', '.join(unknown) or 'none'}")
+    say(f"  NVLinks count: {', '.join(counted) or 'nothing'}; unknown names: {', '.join(unknown) or 'none'}")
 
 
 def slots(facts: dict[str, Any], say: Callable[[str], None]) -> None:

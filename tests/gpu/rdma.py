@@ -47,12 +47,12 @@ def main() -> int:
     out = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "artifacts/gpu")
     looks: dict[str, Any] = {"rdma": look_rdma.look(), "verbs": look_verbs.look(), "roce": look_roce.look()}
     if not looks["rdma"]["devices"]:
-        print("no RDMA adapter is here, and nothing was tried")
+        print("no RDMA adapter found; nothing was tested")
         return NO_ADAPTER
     out.mkdir(parents=True, exist_ok=True)
     text = OWN_GID.sub(r"\g<1>0000:0000:0000:0001", json.dumps(looks, indent=1))
     (out / "rdma.json").write_text(text + "\n")
-    print(f"1. {len(looks['rdma']['devices'])} adapters, kept in {out / 'rdma.json'}: read it before you hand it on")
+    print(f"1. {len(looks['rdma']['devices'])} adapters, kept in {out / 'rdma.json'}: review before sharing")
     looks |= {"host": {"nccl_conf": nccl_conf(), "environment": ""}, "unit": {"inside": None}}
     looks["later"] = {"rdma": look_rdma.again(looks["rdma"])}
     facts: dict[str, Any] = {
@@ -62,10 +62,10 @@ def main() -> int:
         "system": {"container": ""},
     }
     found = collect(one for rules in (ports, rdma_verbs, rdma_addresses, roce) for one in rules.judge(facts, REQUEST))
-    print("2. the rules say", *(as_lines(found.findings) or ["nothing"]), sep="\n   ")
+    print("2. findings of the rules", *(as_lines(found.findings) or ["nothing"]), sep="\n   ")
     print("   skipped", *(f"{entry['id']}: {entry['why']}" for entry in found.skipped), sep="\n   ")
     trials = met(plan.hcas(facts))
-    print("3. against itself", *(json.dumps(one.as_dict()) for one in trials), sep="\n   ")
+    print("3. each adapter against itself", *(json.dumps(one.as_dict()) for one in trials), sep="\n   ")
     return int(any(one.step for one in trials) or judge.result(trials, {})["verdict"]["status"] == "failed")
 
 

@@ -277,12 +277,12 @@ def main() -> int:
     out = Path(sys.argv[1] if len(sys.argv) > 1 else "artifacts/gpu").resolve()
     facts, held = look_at_gpus(out)
     if not facts["gpus"]:
-        say(f"There is no GPU here that the driver lists ({facts['smi']['why'] or facts['smi']['status']}).")
-        say("Nothing was tried, and nothing was recorded.")
+        say(f"The driver lists no GPU ({facts['smi']['why'] or facts['smi']['status']}).")
+        say("Nothing was tested or recorded.")
         return NO_GPU
     parts: list[Callable[[], bool]] = [lambda: own_health.run(len(facts["gpus"]), out, say)]
     if importlib.util.find_spec("torch") is None:
-        say("the rest: skipped, there is no torch beside this Python")
+        say("the rest: skipped, because this Python has no torch")
     else:
         parts += [
             lambda: held_by(out),
@@ -298,7 +298,7 @@ def main() -> int:
             say(traceback.format_exc())
             held = False
     keep(out, "kernel_log.txt", subprocess.run(["dmesg"], check=False, capture_output=True, text=True).stdout)
-    say("all of it held" if held else "something did NOT hold; see above")
+    say("all parts passed" if held else "some parts FAILED; see above")
     return 0 if held else 1
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from machines import Machine, Play, Result
 
-BESIDE_TORCH = "/opt/muster/pytorch/current/lib/python3*/site-packages"
+SITE_PACKAGES_OF_TORCH = "/opt/muster/pytorch/current/lib/python3*/site-packages"
 
 
 class Run(NamedTuple):
@@ -51,17 +51,17 @@ def run_acceptance(play: Play, folder: Path, stages: str = "", **options: Any) -
     return Run(result, measured, verdict)
 
 
-def beside_torch(machine: Machine) -> str:
-    return machine.inside("sh", "-c", f"echo {BESIDE_TORCH}").stdout.strip()
+def site_packages_of_torch(machine: Machine) -> str:
+    return machine.inside("sh", "-c", f"echo {SITE_PACKAGES_OF_TORCH}").stdout.strip()
 
 
 @contextmanager
-def stand_in(machine: Machine, source: Path, more: Mapping[str, str]) -> Iterator[str]:
+def stub_module(machine: Machine, source: Path, more: Mapping[str, str]) -> Iterator[str]:
     """Install a stub module that every Python of the environment imports first. Yield its folder.
 
     more: further files with the module's name, by suffix.
     """
-    folder, name = beside_torch(machine), source.stem
+    folder, name = site_packages_of_torch(machine), source.stem
     files = {"py": source.read_text(), "pth": f"import {name}", **more}
     try:
         for ending, text in files.items():

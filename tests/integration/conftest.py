@@ -31,8 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--driver", default="580.178.04", help="driver version of the GPU nodes")
     parser.addoption("--sandbox-is-up", action="store_true", help="the sandbox was started by another checkout")
     parser.addoption("--count", type=int, default=1, help="number of runs of each test marked `moment`")
-    parser.addoption("--resume", action="store_true", help="rows of the campaign that were judged are not run again")
-    parser.addoption("--busy", action="store_true", help="something else keeps one processor busy meanwhile")
+    parser.addoption("--resume", action="store_true", help="skip rows of the campaign that are already rated")
+    parser.addoption("--busy", action="store_true", help="keep one processor busy during the tests")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -76,7 +76,7 @@ def busy(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def as_they_are(request: pytest.FixtureRequest) -> list[str]:
+def existing_nodes(request: pytest.FixtureRequest) -> list[str]:
     """Return the nodes from --nodes, which are tested in their current state."""
     return [name for name in (request.config.getoption("--nodes") or "").split(",") if name]
 
@@ -106,12 +106,12 @@ def node(sandbox: None) -> Callable[[str], Machine]:
 
 
 @pytest.fixture(scope="session")
-def networked(as_they_are: list[str], request: pytest.FixtureRequest) -> list[Machine]:
+def networked(existing_nodes: list[str], request: pytest.FixtureRequest) -> list[Machine]:
     """Return the nodes after all steps up to network."""
-    if not as_they_are:
+    if not existing_nodes:
         result = request.getfixturevalue("play")("site.yml", tags=UP_TO_NETWORK)
         assert result.rc == 0, result.stdout
-    return [find_machine(name) for name in as_they_are or NODES]
+    return [find_machine(name) for name in existing_nodes or NODES]
 
 
 @pytest.fixture(scope="session")
@@ -135,10 +135,10 @@ def smoke(with_pytorch: None, play: Play, tmp_path: Path) -> Callable[..., Run]:
 
 
 @pytest.fixture(scope="session")
-def gpu_cluster(as_they_are: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuCluster]:
+def gpu_cluster(existing_nodes: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuCluster]:
     """Provide simulated GPU nodes with the GPU stack in a separate sandbox, which is removed after the tests."""
     folder = tmp_path_factory.mktemp("gpu_cluster")
-    if as_they_are:
+    if existing_nodes:
         yield look_up(folder)
         return
     cluster = bring_up(folder)

@@ -36,7 +36,7 @@ LIGHT_PAYLOAD = ROOT / "tests/integration/payloads/light_steps.py"
 PORT = 29500
 # The limits follow the documented times: a failure is noticed within 3 s (a silent node is reported after 5 s and given
 # up at 9 s), and everything is clean 10 s later. They leave room for two busy cores, and more under load; see
-# Drill.was_quick.
+# Drill.check_seconds.
 NOTICED = 8.0  # 2 to 4 s on an idle machine
 SILENCE = 9.0
 CLEAN = 13.0
@@ -186,12 +186,12 @@ class Drill:
             "cluster_nproc_per_node": 2,
             "cluster_launch_nodes": ["node1", "node2"],
             "cluster_artifacts_dir": str(self.folder / "kept"),
-            **self.whose,
+            **self.login,
             **self.variables,
         }
 
     @property
-    def whose(self) -> dict[str, str]:
+    def login(self) -> dict[str, str]:
         """Return the login variables. The login user determines the kind of launch."""
         return {"ansible_user": self.user} if self.user else {}
 
@@ -205,7 +205,7 @@ class Drill:
     def launch_id(self) -> str:
         return self.run.name
 
-    def goes_on(self) -> bool:
+    def is_running(self) -> bool:
         """Return whether the launching process is running."""
         return self.process.poll() is None if self.process else bool(self.thread and self.thread.is_alive())
 
@@ -214,7 +214,7 @@ class Drill:
 
         def stepped() -> bool:
             why = self.verdict()["summary"] if self.run.is_dir() and self.has_verdict() else "no verdict"
-            assert self.goes_on(), f"the play ended too early: {why}"
+            assert self.is_running(), f"the play ended too early: {why}"
             logs = list(self.run.glob("logs/*/rank*.stdout.log"))
             return len(logs) == ranks and all("step 3\n" in log.read_text() for log in logs)
 
@@ -348,12 +348,12 @@ class Drill:
         self.watcher.join(PATIENCE + 10)
         return self.gone_at - self.fault_at
 
-    def was_quick(self, *, clean: float, notice: float | None = None) -> None:
+    def check_seconds(self, *, clean: float, notice: float | None = None) -> None:
         """Check the documented times, scaled by the slowdown that other processes caused."""
         assert self.seconds_to_clean() < clean * self.stretch
         assert notice is None or self.seconds_to_notice() < notice * self.stretch
 
-    def nothing_is_left(self, *machines: Machine) -> None:
+    def check_nothing_left(self, *machines: Machine) -> None:
         assert processes(self.launch_id) == {}
         units = ("list-units", "--all", "--no-legend", "--plain", "muster-launch-*")
         for machine in machines:

@@ -15,7 +15,7 @@ WAYS = {  # user (empty: administrator launch) and launch_command
 LIGHT = "light"
 
 
-def in_all_ways(*quick: str, pipeline: str = "") -> pytest.MarkDecorator:
+def in_variants(*quick: str, pipeline: str = "") -> pytest.MarkDecorator:
     """Run a drill in each variant.
 
     quick: variants that the stage drills runs. The others are slow and cover the same faults. pipeline: variant that

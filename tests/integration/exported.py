@@ -23,7 +23,7 @@ DEVICES = {
 }
 
 
-def skip_where_it_cannot_be(machine: Machine) -> None:
+def skip_if_unsupported(machine: Machine) -> None:
     for device, use in DEVICES.items():
         if machine.inside("test", "-c", device, check=False).returncode:
             pytest.skip(f"this machine has no {device}, {use}")

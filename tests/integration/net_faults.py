@@ -172,7 +172,7 @@ def dead_name_server(machine: Machine, silent: str) -> Iterator[None]:
 
 
 @contextmanager
-def led_astray(machine: Machine, peer: Machine) -> Iterator[None]:
+def wrong_route(machine: Machine, peer: Machine) -> Iterator[None]:
     """Route packets for the peer to an interface without a peer."""
     machine.inside("ip", "link", "add", "astray0", "type", "veth", "peer", "name", "astray1")
     try:

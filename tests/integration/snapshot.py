@@ -83,7 +83,7 @@ def main(verb: str, folder: str, *names: str) -> int:
         if verb == "keep":
             path.write_text(json.dumps(now))
         elif found := differences(json.loads(path.read_text()), now):
-            print(f"{name} is not as it was:", *found, sep="\n")
+            print(f"{name} differs:", *found, sep="\n")
             status = 1
     return status
 

@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from acceptance_runs import beside_torch, stand_in
+from acceptance_runs import site_packages_of_torch, stub_module
 from machines import NODES, find_machine
 from paths import NAME, ROOT
 
@@ -48,8 +48,8 @@ def test_healthy_cluster_has_no_finding(smoke: Callable[..., Run]) -> None:
 
 def test_wrong_result_is_reported_with_its_rank(smoke: Callable[..., Run]) -> None:
     machine = find_machine("node2")
-    with stand_in(machine, STANDIN, {"txt": "result 3"}):
-        python = beside_torch(machine).split("/lib/")[0] + "/bin/python"
+    with stub_module(machine, STANDIN, {"txt": "result 3"}):
+        python = site_packages_of_torch(machine).split("/lib/")[0] + "/bin/python"
         shown = machine.inside(python, "-c", "import sys; print(sys.modules['spoilt_ranks'].WHICH)").stdout
         assert shown.strip() == "3"
         found = smoke("collectives").found
@@ -62,7 +62,7 @@ def test_wrong_result_is_reported_with_its_rank(smoke: Callable[..., Run]) -> No
 
 
 def test_lost_contribution_is_reported_with_its_rank(smoke: Callable[..., Run]) -> None:
-    with stand_in(find_machine("node2"), STANDIN, {"txt": "contribution 2"}):
+    with stub_module(find_machine("node2"), STANDIN, {"txt": "contribution 2"}):
         found = smoke("collectives").found
     [finding] = found
     assert finding.startswith(
@@ -73,7 +73,7 @@ def test_lost_contribution_is_reported_with_its_rank(smoke: Callable[..., Run]) 
 
 
 def test_lost_broadcast_is_reported_with_its_root(smoke: Callable[..., Run]) -> None:
-    with stand_in(find_machine("node2"), STANDIN, {"txt": "broadcast 3"}):
+    with stub_module(find_machine("node2"), STANDIN, {"txt": "broadcast 3"}):
         found = smoke("collectives").found
     [finding] = found
     assert finding == (
@@ -143,8 +143,8 @@ def test_gloo_on_another_interface_is_reported(smoke: Callable[..., Run]) -> Non
     with second_network(*machines):
         assert all("eth1" in machine.inside("ip", "-brief", "address").stdout for machine in machines)
         with (
-            stand_in(machines[0], STANDIN, {"txt": "interface eth1"}),
-            stand_in(machines[1], STANDIN, {"txt": "interface eth1"}),
+            stub_module(machines[0], STANDIN, {"txt": "interface eth1"}),
+            stub_module(machines[1], STANDIN, {"txt": "interface eth1"}),
         ):
             found = smoke("transport").found
     assert [finding.partition(" (")[0] for finding in found] == [

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acceptance_runs import stand_in
+from acceptance_runs import stub_module
 from drill import all_pids, environ, read_proc
 from machines import find_machine
 from paths import ROOT
@@ -32,7 +32,7 @@ LOGS = "var/lib/muster/launches/*/logs/torchrun/*/attempt_0/*/stdout.log"
 @contextmanager
 def flipped(machine: Machine, fault: str) -> Iterator[None]:
     """Corrupt the products of one rank of this node, verified by an identity product."""
-    with stand_in(machine, STANDIN, {"txt": fault}) as folder:
+    with stub_module(machine, STANDIN, {"txt": fault}) as folder:
         rank, first, _ = fault.split()
         program = f"import torch; one = torch.eye(8); all = [torch.mm(one, one) for _ in range({first})]"
         program += "; print([int((product != one).sum()) for product in all][-2:])"

@@ -29,7 +29,7 @@ def worker(rank: int, first: str, mark: str) -> int | None:
 
 
 def hit(rank: int, first: str, number: signal.Signals, mark: str) -> None:
-    until(lambda: worker(rank, first, mark) is not None, PATIENCE, "it begins")
+    until(lambda: worker(rank, first, mark) is not None, PATIENCE, "the worker starts")
     pid = worker(rank, first, mark)
     assert pid is not None  # the worker lives at least until torch is imported
     os.kill(pid, number)

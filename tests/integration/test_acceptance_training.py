@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from acceptance_runs import stand_in
+from acceptance_runs import stub_module
 from machines import find_machine
 from paths import ROOT
 
@@ -32,7 +32,7 @@ def spoilt(faults: dict[int, list[list[Any]]]) -> Iterator[Callable[[int, str], 
     plan = json.dumps({"marks": MARKS, "faults": faults})
     with ExitStack() as stack:
         for machine in machines:
-            stack.enter_context(stand_in(machine, STANDIN, {"json": plan}))
+            stack.enter_context(stub_module(machine, STANDIN, {"json": plan}))
             stack.callback(machine.inside, "rm", "--recursive", "--force", MARKS)
             machine.inside("mkdir", "--mode=1777", MARKS)
         yield lambda rank, fault: json.loads(

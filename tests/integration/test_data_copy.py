@@ -149,13 +149,13 @@ def test_next_run_completes_a_killed_run(
     given = ["-e", f"data_copy_src={source}", "-e", f"data_copy_dest={TARGET}"]
     with slow(first, RATE):
         run = Run(tmp_path, PLAYBOOK, *given, inventory=INVENTORY)
-        until(lambda: counted(last, RECEIVED) > before + WEIGHT // 4, PATIENCE, "it is in the middle")
+        until(lambda: counted(last, RECEIVED) > before + WEIGHT // 4, PATIENCE, "the copy is in progress")
         run.kill()
     assert "sent to node1" in run.shown
     until(
         lambda: all(machine.inside("ps", "-u", "nobody", "-o", "pid=", check=False).stdout == "" for machine in nodes),
         PATIENCE,
-        "nobody gives it any more",
+        "all sources have stopped",
     )
     for machine in nodes:
         half = {path: one for path, one in digests(machine).items() if not path.startswith(".muster-data/")}

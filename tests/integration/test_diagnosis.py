@@ -79,7 +79,7 @@ def causes(said: dict[str, Any]) -> list[tuple[str, str, int | None]]:
 
 def test_exception_in_a_rank_is_diagnosed(drill: Drill, nodes: list[Machine], by_hand: Callable[..., Result]) -> None:
     drill.begin("--fault=raise", "--rank=1").in_step(3)
-    drill.fault(lambda: drill.open_gate(nodes[1]), lambda: not drill.goes_on() or drill.has_verdict())
+    drill.fault(lambda: drill.open_gate(nodes[1]), lambda: not drill.is_running() or drill.has_verdict())
     verdict = drill.end()
     said = diagnosed(drill)
     assert (said["word"], causes(said)) == ("confirmed", [("process.exception", "node2", 1)])

@@ -133,7 +133,7 @@ def test_admin_rights_are_found_while_another_node_is_down(story: Story) -> None
     finally:
         machine.podman("start")
         story.machines[RIGHTS.node].ssh(PUT_BACK)
-        until(machine.ssh_answers, PATIENCE, "it answers again")
+        until(machine.ssh_answers, PATIENCE, "the node answers again")
     verdict = json.loads((ARTIFACTS / "latest/verdict.json").read_text())
     assert ("drift.unreachable", "node2") in {(one["id"], one["node"]) for one in verdict["findings"]}
     assert result.returncode == 2

@@ -206,7 +206,7 @@ def test_removed_environment_is_deleted_when_unused(cluster: Cluster, built: Res
         )
     finally:
         first.inside("kill", pid)
-    until(lambda: first.inside("test", "-d", f"/proc/{pid}", check=False).returncode, PATIENCE, "it has ended")
+    until(lambda: first.inside("test", "-d", f"/proc/{pid}", check=False).returncode, PATIENCE, "the process has ended")
     result = cluster.run(cluster_environments={})
     assert result.rc == 0, result.stdout
     assert first.inside("ls", "-A", TEAM).stdout == "somebodys\n"

@@ -83,7 +83,7 @@ def providing(cluster: CountedCluster, machine: Machine, amount: int) -> Iterato
     before = received(machine)
     with ThreadPoolExecutor(1) as pool, slow(cluster.machines[0], RATE):
         running = pool.submit(cluster.provide, "node2", "node3")
-        until(lambda: running.done() or received(machine) > before + amount, PATIENCE, "it is in the middle")
+        until(lambda: running.done() or received(machine) > before + amount, PATIENCE, "the transfer is in progress")
         assert not running.done(), running.result()[0].stdout
         yield done
         done.append(running.result())
@@ -100,7 +100,7 @@ def test_failed_source_is_replaced_without_the_index(cluster: CountedCluster, no
         pids = processes(middle)
         assert pids
         middle.inside("sh", "-c", 'kill -9 "$@"; true', "sh", *pids)
-        until(lambda: not processes(middle), 20, "nobody gives anything there")
+        until(lambda: not processes(middle), 20, "no source is left on the node")
     result, sent = done[0]
     assert result.rc == 0, result.stdout
     assert sent == 0

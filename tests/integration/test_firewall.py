@@ -191,7 +191,7 @@ def test_rules_of_others_are_kept(play: Play, nodes: list[Machine], outsider: Ma
             more = {**FRESH, "firewall_allow": [{"port": 9400, "from": ["198.51.100.0/24"]}]}
             assert play(PLAYBOOK, limit=machine.name, extravars=more).changed == done.changed
             assert of_others(machine) == before
-            assert say("there is a rule more") == "there is a rule more"
+            assert say("the new rule is active") == "the new rule is active"
             assert scan(outsider, machine.address, *PORTS).open == [22]
     finally:
         machine.inside("sh", "-c", NO_SITE)
@@ -456,10 +456,10 @@ def begin(name: str, seconds: int) -> subprocess.Popen[bytes]:
 
 
 def kill_while_cut_off(machine: Machine, outsider: Machine, seconds: int) -> None:
-    """Kill the controller of a run while the node is cut off. The node reverts the change after this time."""
+    """Kill the controller of a run while the node is unreachable. The node reverts the change after this time."""
     with begin(machine.name, seconds) as run:
         try:
-            until(lambda: not answers(outsider, machine), PATIENCE, f"{machine.name} is cut off")
+            until(lambda: not answers(outsider, machine), PATIENCE, f"{machine.name} is unreachable")
             assert machine.inside("ls", GUARD, check=False).returncode == 0
         finally:
             os.killpg(run.pid, signal.SIGKILL)
@@ -480,7 +480,7 @@ def is_as_before(machine: Machine) -> bool:
 
 
 def abandoned(machine: Machine, outsider: Machine) -> None:
-    """Kill the controller while the node is cut off. The node opens again after a restart and after waiting."""
+    """Kill the controller while the node is unreachable. The node opens again after a restart and after waiting."""
     kill_while_cut_off(machine, outsider, LONG)
     power_cut(machine)
     until(lambda: answers(outsider, machine), BOOT, f"{machine.name} answers again after a restart")
@@ -499,7 +499,7 @@ def test_node_reverts_a_change_that_cuts_ssh(play: Play, nodes: list[Machine], o
     with ThreadPoolExecutor() as pool:
         left_alone = pool.submit(abandoned, orphan, outsider)
         failing = pool.submit(play, PLAYBOOK, limit=live.name, extravars={"firewall_confirm_seconds": SECONDS})
-        until(lambda: not answers(outsider, live), PATIENCE, f"{live.name} is cut off")
+        until(lambda: not answers(outsider, live), PATIENCE, f"{live.name} is unreachable")
         result = failing.result()
         left_alone.result()
     assert result.rc != 0

@@ -144,7 +144,7 @@ def begun(drill: Drill, node: Machine) -> tuple[str, dict[str, str]]:
     drill.begin()
 
     def output() -> str:
-        assert drill.goes_on(), drill.runner.stdout.read()
+        assert drill.is_running(), drill.runner.stdout.read()
         log = drill.run / f"logs/{NODE}/command.log"
         text = log.read_text() if log.exists() else ""
         return text if "pid is " in text else ""
@@ -199,7 +199,7 @@ def test_accounts_configuration_and_names_of_an_image_have_no_effect(
     assert node.inside("find", "/etc/launches", "/etc/work", "/evil", check=False).stdout == ""
     drill.open_gate(node)
     assert failures(drill.end()) == []
-    drill.nothing_is_left(node)
+    drill.check_nothing_left(node)
     assert containers(node) == ""
     node.inside("podman", "image", "prune", "--force")
     assert f"localhost/muster-image:{found[:12]} {found}" in names(node)

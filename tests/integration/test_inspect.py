@@ -41,7 +41,7 @@ def without_timers(machine: Machine) -> Iterator[None]:
     machine.inside("systemctl", "stop", *timers)
     try:
         begun = ["systemctl", "list-units", "--state=activating", "--plain", "--no-legend"]
-        until(lambda: not machine.inside(*begun).stdout, PATIENCE, "what timers have begun has ended")
+        until(lambda: not machine.inside(*begun).stdout, PATIENCE, "jobs of timers have ended")
         yield
     finally:
         machine.inside("systemctl", "start", *timers)

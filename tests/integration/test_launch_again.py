@@ -167,7 +167,7 @@ def switched_off(machine: Machine) -> Iterator[None]:
         yield
     finally:
         machine.podman("start")
-        until(lambda: machine.ssh("true", check=False).returncode == 0, PATIENCE, "it is back")
+        until(lambda: machine.ssh("true", check=False).returncode == 0, PATIENCE, "the node is back")
 
 
 def runs(drill: Drill) -> list[Path]:
@@ -182,7 +182,7 @@ def said(run: Path) -> dict[str, Any]:
 
 def reach(drill: Drill, step: int) -> None:
     def there() -> bool:
-        assert drill.goes_on(), "the play ended too early"
+        assert drill.is_running(), "the play ended too early"
         return bool(runs(drill)) and said(runs(drill)[0]).get("step", {}).get("step", 0) >= step
 
     until(there, PATIENCE, f"step {step}")

@@ -106,14 +106,14 @@ def test_hostile_training_user_gains_nothing_and_stops_nothing(
         drill.begin().in_step()
         hit(attack.pid, signal.SIGCONT)
         attack.wait_for_attempts(500)
-        assert drill.goes_on(), "the attacker's output ended the launch"
+        assert drill.is_running(), "the attacker's output ended the launch"
         assert len(processes(drill.launch_id)) >= 4 + 2 + 2
         began = time.monotonic()
         for machine in nodes:
             machine.inside("touch", drill.gate)
         assert drill.thread
         drill.thread.join(PATIENCE)
-        assert not drill.goes_on(), "the launch must have ended"
+        assert not drill.is_running(), "the launch must have ended"
         print(f"launch {number}: over {time.monotonic() - began:.0f} s after its gate")
         assert processes(drill.launch_id) == {}
         kept = "".join(path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file())

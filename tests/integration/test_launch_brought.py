@@ -77,7 +77,7 @@ def test_custom_launcher_runs_all_ranks(drill: Drill, nodes: tuple[Machine, Mach
     until(lambda: len(known_ranks(drill, nodes)) == 4, PATIENCE, "all ranks are found")
     assert known_ranks(drill, nodes) == {("node1", 0, 0), ("node1", 1, 1), ("node2", 2, 0), ("node2", 3, 1)}
     log = drill.run / "logs/node2/command.log"
-    until(lambda: log.exists() and "step 3\n" in log.read_text(), PATIENCE, "its output comes")
+    until(lambda: log.exists() and "step 3\n" in log.read_text(), PATIENCE, "the output arrives")
     drill.open_gate(nodes[1])
     finding = only_failure(drill.end())
     assert (finding["id"], finding["node"]) == ("launch.exception", "node2")

@@ -55,7 +55,7 @@ def small_disk(folder: Path, size: str) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def nothing_is_left(drill: Drill, *nodes: Machine) -> None:
+def check_nothing_left(drill: Drill, *nodes: Machine) -> None:
     assert processes(drill.launch_id) == {}
     for machine in nodes:
         assert machine.inside("test", "-e", f"/run/muster/launches/{drill.launch_id}", check=False).returncode != 0
@@ -79,15 +79,15 @@ def test_full_disk_of_the_controller_does_not_end_the_launch(detached: Drill, no
         fill(detached.folder / "kept/ballast")
         assert shutil.disk_usage(detached.folder / "kept").free == 0
         process = watcher.begin_in_terminal()
-        until(lambda: b"No space left on device; the launch goes on" in watcher.shown, PATIENCE, "it is said")
+        until(lambda: b"No space left on device; the launch goes on" in watcher.shown, PATIENCE, "the notice appears")
         ranks = set(processes(detached.launch_id))
-        until(lambda: b"[rank 0] step " in watcher.shown, PATIENCE, "and watched")
+        until(lambda: b"[rank 0] step " in watcher.shown, PATIENCE, "the launch is still watched")
         assert set(processes(detached.launch_id)) == ranks
         for machine in nodes:
             detached.open_gate(machine)
         assert process.wait(PATIENCE) == 0, watcher.shown
     assert b"/verdict.json: No space left on device. It is: healthy: " in watcher.shown
-    nothing_is_left(detached, *nodes)
+    check_nothing_left(detached, *nodes)
 
 
 def fill(path: Path) -> None:
@@ -103,16 +103,16 @@ def test_failed_log_copy_leaves_a_reported_gap(detached: Drill, nodes: tuple[Mac
     log = detached.run / "logs/node1/rank0.stdout.log"
     log.rename(log.with_name("before"))
     log.mkdir()
-    until(lambda: b"Is a directory; the launch goes on" in watcher.shown, PATIENCE, "it is said")
+    until(lambda: b"Is a directory; the launch goes on" in watcher.shown, PATIENCE, "the notice appears")
     log.rmdir()
-    until(log.is_file, PATIENCE, "its copy goes on")
+    until(log.is_file, PATIENCE, "the log copy continues")
     for machine in nodes:
         detached.open_gate(machine)
     assert process.wait(PATIENCE) == 0, watcher.shown
     assert watcher.verdict()["status"] == "healthy"
     assert watcher.shown.count(b"Is a directory") == 1
     assert " left out here ...\n" in log.read_text()
-    nothing_is_left(detached, *nodes)
+    check_nothing_left(detached, *nodes)
 
 
 def test_second_ctrl_c_still_ends_the_launch(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
@@ -123,14 +123,18 @@ def test_second_ctrl_c_still_ends_the_launch(drill: Drill, nodes: tuple[Machine,
     stopped = drill.pid(1)
     hit(stopped, signal.SIGSTOP)
     os.write(drill.terminal, b"\x03")
-    until(lambda: drill.shown.count(b"^C") == 1, PATIENCE, "Ctrl-C came")
-    until(lambda: not any(env.get("RANK") == "0" for env in processes(drill.launch_id).values()), PATIENCE, "it ends")
+    until(lambda: drill.shown.count(b"^C") == 1, PATIENCE, "Ctrl-C was received")
+    until(
+        lambda: not any(env.get("RANK") == "0" for env in processes(drill.launch_id).values()),
+        PATIENCE,
+        "the launch is ending",
+    )
     os.write(drill.terminal, b"\x03")
-    until(lambda: drill.shown.count(b"^C") == 2, PATIENCE, "Ctrl-C came again")
+    until(lambda: drill.shown.count(b"^C") == 2, PATIENCE, "the second Ctrl-C was received")
     assert process.wait(PATIENCE) != 0
     until(drill.has_verdict, PATIENCE, "the verdict is written")
     assert "ended early" in drill.verdict()["summary"], drill.shown
-    nothing_is_left(drill, *nodes)
+    check_nothing_left(drill, *nodes)
 
 
 def test_two_attached_controllers_do_not_end_a_detached_launch(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
@@ -138,7 +142,7 @@ def test_two_attached_controllers_do_not_end_a_detached_launch(detached: Drill, 
     first.begin().in_step()
     second = Drill(first.folder, first.variables)
     process = second.begin_in_terminal()
-    until(lambda: b"this one only watches" in second.shown, PATIENCE, "the second one watches")
+    until(lambda: b"this one only watches" in second.shown, PATIENCE, "the second controller watches")
     ranks = set(processes(detached.launch_id))
     os.write(second.terminal, b"\x03")
     assert process.wait(PATIENCE) is not None
@@ -148,4 +152,4 @@ def test_two_attached_controllers_do_not_end_a_detached_launch(detached: Drill, 
     assert first.end()["status"] == "healthy", first.runner.stdout.read()
     log = (detached.run / "logs/node1/rank0.stdout.log").read_text().splitlines()
     assert log == [f"step {step}" for step in range(len(log))]
-    nothing_is_left(detached, *nodes)
+    check_nothing_left(detached, *nodes)

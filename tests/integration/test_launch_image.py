@@ -111,8 +111,8 @@ def kept(folder: Path) -> Path:
     return found.parent
 
 
-def nothing_is_left(drill: Drill, nodes: list[Machine]) -> None:
-    drill.nothing_is_left(*nodes)
+def check_nothing_left(drill: Drill, nodes: list[Machine]) -> None:
+    drill.check_nothing_left(*nodes)
     until(lambda: not any(map(containers, nodes)), PATIENCE, "no container is left")
 
 
@@ -176,7 +176,7 @@ def test_unit_contains_all_processes_and_ctrl_c_ends_them(drill: Drill, nodes: l
     assert process.wait(PATIENCE) != 0
     until(drill.has_verdict, PATIENCE, "the verdict is written")
     assert "ended early" in drill.verdict()["summary"]
-    nothing_is_left(drill, nodes)
+    check_nothing_left(drill, nodes)
 
 
 @pytest.mark.moment
@@ -187,7 +187,7 @@ def test_launch_of_a_dead_controller_ends_with_its_lease(drill: Drill, nodes: li
     for pid in stop_family(process.pid):
         hit(pid, signal.SIGKILL)
     process.wait(PATIENCE)
-    until(lambda: not drill.runs(), PATIENCE, "its lease has ended it")
+    until(lambda: not drill.runs(), PATIENCE, "the lease has ended the launch")
     until(lambda: not any(map(containers, nodes)), PATIENCE, "no container is left")
 
 
@@ -198,7 +198,7 @@ def test_killed_rank_is_reported_and_ends_the_launch(drill: Drill, nodes: list[M
     verdict = drill.end()
     assert verdict["status"] == "failed"
     assert "rank 2" in verdict["summary"], verdict["summary"]
-    nothing_is_left(drill, nodes)
+    check_nothing_left(drill, nodes)
 
 
 @pytest.mark.moment
@@ -208,7 +208,7 @@ def test_killed_podman_ends_the_launch(drill: Drill, nodes: list[Machine]) -> No
     main = nodes[1].inside("systemctl", "show", drill.unit(), "--property=MainPID", "--value").stdout.strip()
     nodes[1].inside("kill", "-KILL", main)
     assert drill.end()["status"] == "failed"
-    nothing_is_left(drill, nodes)
+    check_nothing_left(drill, nodes)
 
 
 def test_detached_launch_is_followed_and_stopped(drill: Drill, nodes: list[Machine]) -> None:
@@ -217,7 +217,7 @@ def test_detached_launch_is_followed_and_stopped(drill: Drill, nodes: list[Machi
     assert drill.runs()
     stop = Drill(drill.folder, {**drill.variables, "launch_stop": drill.launch_id})
     stop.begin().wait()
-    nothing_is_left(drill, nodes)
+    check_nothing_left(drill, nodes)
 
 
 def test_unusable_images_are_refused(play: Play, nodes: list[Machine], archive: Path, tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_administrator_follows_and_ends_a_user_launch(
     watching = Drill(tmp_path / "watching", {"jobs_attach": launch_id}, playbook="playbooks/jobs.yml")
     watching.folder.mkdir()
     process = watching.begin_in_terminal()
-    until(lambda: b"step " in watching.shown, PATIENCE, "rank 0 is followed")
+    until(lambda: b"step " in watching.shown, PATIENCE, "output of rank 0 is followed")
     os.write(watching.terminal, b"\x03")
     assert process.wait(PATIENCE) is not None
     assert drill.runs()
@@ -180,7 +180,7 @@ def test_user_sees_launches_of_others_and_cannot_end_them(
     assert drill.runs()
     for machine in nodes:
         drill.open_gate(machine)
-    until(lambda: not drill.runs(), PATIENCE, "it ends")
+    until(lambda: not drill.runs(), PATIENCE, "the launch ends")
 
 
 def test_results_are_fetched_after_a_failure(begin: Callable[..., Drill]) -> None:
@@ -246,7 +246,7 @@ def test_output_is_followed_from_another_controller_until_ctrl_c(begin: Callable
     assert drill.runs()
     assert drill.pid(0)
     os.kill(drill.pid(0), signal.SIGKILL)
-    until(lambda: not drill.runs(), PATIENCE, "it ends")
+    until(lambda: not drill.runs(), PATIENCE, "the launch ends")
 
 
 def test_result_survives_twelve_later_acceptance_tests(

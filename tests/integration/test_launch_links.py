@@ -126,7 +126,7 @@ def test_closed_ephemeral_ports_are_reported(drill: Drill, nodes: list[Machine])
 
 
 def test_route_over_another_interface_is_reported(drill: Drill, nodes: list[Machine]) -> None:
-    with net_faults.led_astray(nodes[0], nodes[2]):
+    with net_faults.wrong_route(nodes[0], nodes[2]):
         [found] = refused(drill)
         assert found.startswith("fail network.peer_other_interface") or "node1 node3" in found
         summary = drill.verdict()["summary"]
@@ -137,7 +137,7 @@ def test_route_over_another_interface_is_reported(drill: Drill, nodes: list[Mach
 @pytest.mark.slow
 def test_without_the_probe_torchrun_times_out(drill: Drill, nodes: list[Machine]) -> None:
     drill.variables.update(launch_probe=False, launch_rendezvous_timeout=8)
-    with net_faults.led_astray(nodes[0], nodes[2]):
+    with net_faults.wrong_route(nodes[0], nodes[2]):
         verdict = drill.begin().end()
     assert verdict["status"] == "failed", verdict
     assert not verdict["summary"].startswith("not started."), verdict["summary"]

@@ -122,7 +122,7 @@ def so_far(drill: Drill) -> str:
 def finish(drill: Drill, nodes: list[Machine]) -> None:
     for machine in nodes:
         drill.open_gate(machine)
-    until(lambda: not drill.runs(), PATIENCE, "its ranks have ended")
+    until(lambda: not drill.runs(), PATIENCE, "the ranks have ended")
 
 
 def has_printed(drill: Drill, machine: Machine, text: str) -> str:
@@ -133,7 +133,7 @@ def has_printed(drill: Drill, machine: Machine, text: str) -> str:
         said = machine.inside("sh", "-ec", f"cat $(find {logs} -name stdout.log)").stdout
         return said if text in said else ""
 
-    found: str = until(printed, PATIENCE, f"it has printed {text}")
+    found: str = until(printed, PATIENCE, f"the rank has printed {text}")
     return found
 
 
@@ -198,7 +198,7 @@ def test_file_changed_before_the_start_is_reported_and_stops_the_launch(
     (project / "parts/model.py").write_text("NAME = 'spoilt'\n")
     waiting = launches(launch_project=str(project), launch_wait=True, launch_detached=False, launch_time_limit=0)
     # By now, its project is on all nodes and no rank has started.
-    until(lambda: "waits: node1" in so_far(waiting), PATIENCE, "it waits")
+    until(lambda: "waits: node1" in so_far(waiting), PATIENCE, "the launch waits")
     assert "project: from node1 to node2, node3 in" in so_far(waiting)
     node2 = nodes[1]
     changed = node2.inside("sh", "-ec", f"grep -l spoilt {STORE}/objects/*").stdout.strip()

@@ -80,7 +80,7 @@ def finish(drill: Drill, nodes: tuple[Machine, Machine]) -> dict[str, Any]:
     for machine in nodes:
         drill.open_gate(machine)
     verdict = drill.end()
-    until(lambda: not drill.runs(), PATIENCE, "its ranks have ended")
+    until(lambda: not drill.runs(), PATIENCE, "the ranks have ended")
     return verdict
 
 
@@ -153,7 +153,7 @@ def test_waiting_launch_starts_when_the_other_ends(launches: Any, nodes: tuple[M
     finish(first, nodes)
     second = running(*waiting)
     (third,) = (one for one in waiting if one is not second)
-    until(lambda: second.launch_id in said_by(third), PATIENCE, "the other goes on waiting")
+    until(lambda: second.launch_id in said_by(third), PATIENCE, "the other launch still waits")
     assert ranks(third) == []
     finish(second, nodes)
     finish(running(third), nodes)
@@ -194,7 +194,7 @@ def test_killed_unit_frees_its_slots(launches: Any, nodes: tuple[Machine, Machin
     first = running(launches())
     # The unit's main process is the parent of the agent.
     hit(int(fields(first.agent("node1"))[1]), signal.SIGKILL)
-    until(lambda: len(ranks(first)) == 2, PATIENCE, "nothing of it runs on node1")
+    until(lambda: len(ranks(first)) == 2, PATIENCE, "no rank runs on node1")
     finish(running(launches(cluster_launch_nodes=["node1"]), count=2), nodes)
     assert refusals(launches()).keys() == {"node2"}
     finish(first, nodes)

@@ -75,7 +75,7 @@ def test_stall_notice_names_the_late_rank_and_its_return(
     )
     assert re.search(r"while rank 0 \(node1\), rank 1 \(node1\), rank 2 \(node2\) wait in all_reduce #\d+", said)
     nodes[1].inside("rm", GATE)
-    until(lambda: "The launch goes on again" in shown(drill), PATIENCE, "it is said that it goes on")
+    until(lambda: "The launch goes on again" in shown(drill), PATIENCE, "the end of the stall is reported")
     for machine in nodes:
         drill.open_gate(machine)
     assert drill.end()["status"] in ("healthy", "degraded")

@@ -158,7 +158,7 @@ def test_running_launch_keeps_permissions_and_busy_manager_is_not_restarted(
     until(
         lambda: machine.inside("test", "-e", "/run/user/2001/systemd/private", check=False).returncode == 0,
         PATIENCE,
-        "the manager",
+        "the user manager runs",
     )
     begin = f"{RUNTIME}; systemd-run --user --quiet --unit={UNIT} sleep 4711"
     anna.ssh(machine, begin)

@@ -232,7 +232,9 @@ def retired(lab: Machine, tmp_path_factory: pytest.TempPathFactory, pinned: str)
     for line in (f"-    {NODE}:", f"-{lab.address} {NODE}"):
         assert line in checked.shown, checked.shown
     cut_off = retire(folder)
-    until(lambda: NODE not in LISTED.read_text() or cut_off.over_within(0), 300, "the inventory has lost it")
+    until(
+        lambda: NODE not in LISTED.read_text() or cut_off.over_within(0), 300, "the node is removed from the inventory"
+    )
     cut_off.kill()
     assert NODE not in LISTED.read_text()
     assert knows(find_machine("node2")), "the run was killed too late for this test"

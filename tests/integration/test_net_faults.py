@@ -173,7 +173,7 @@ def test_dead_name_server_is_reported(network: Network) -> None:
 
 @pytest.mark.pipeline
 def test_wrong_route_is_not_reported_as_a_firewall(network: Network) -> None:
-    with net_faults.led_astray(network.node1, network.node3):
+    with net_faults.wrong_route(network.node1, network.node3):
         probed = network.probe(extravars={"net_throughput": False})
     assert named(probed) == {"fail net.peer.other_interface node1 node3"}
     [finding] = [one for one in probed["findings"] if one["status"] == "fail"]
@@ -243,7 +243,7 @@ def test_killed_probe_leaves_nothing_and_the_next_probe_waits(network: Network, 
         interpreter = f"{{{{ {python!r} if inventory_hostname != 'localhost' else ansible_playbook_python }}}}"
         killed = Run(tmp_path, PLAYBOOK, "-e", json.dumps({"ansible_python_interpreter": interpreter}))
         try:
-            until(lambda: all(map(net_faults.has_called, probed)), PATIENCE, "the nodes have called each other")
+            until(lambda: all(map(net_faults.has_called, probed)), PATIENCE, "the nodes have probed each other")
         finally:
             killed.kill()
         assert PORT in listening(network.node1.container)

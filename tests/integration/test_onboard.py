@@ -228,7 +228,7 @@ def story(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]
         yield Story(lab, drill)
     finally:
         drill.open_gate(head)
-        until(lambda: not drill.goes_on(), PATIENCE, "the launch ends")
+        until(lambda: not drill.is_running(), PATIENCE, "the launch ends")
         head.inside("rm", drill.gate)
 
 
@@ -361,7 +361,7 @@ def test_repeated_run_waits_for_the_acceptance_launch_of_a_killed_run(lab: Lab, 
     lab.as_written()
     words = [ONBOARD, "-e", f"node={NEW}", "-e", f"address={lab.address(NEW)}", "-e", "trust_confirmed=true"]
     run = Run(tmp_path, *words, inventory=lab.folder)
-    until(lambda: bool(launches(lab.machines[NEW])) or run.over_within(0), PATIENCE, "it trains")
+    until(lambda: bool(launches(lab.machines[NEW])) or run.over_within(0), PATIENCE, "the acceptance launch runs")
     run.kill()
     assert launches(lab.machines[NEW]), run.shown
     again = lab.run_as_user(tmp_path)

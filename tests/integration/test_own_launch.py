@@ -113,7 +113,7 @@ def test_administrator_launch_blocks_user_launches(begin: Callable[..., Drill], 
     assert first.end()["status"] == "unknown"
     assert refused(begin("ada")).count(f"launch {first.launch_id} of muster (PID") == len(nodes)
     first.open_gate(nodes[0])
-    until(lambda: not first.runs(), PATIENCE, "its ranks have ended")
+    until(lambda: not first.runs(), PATIENCE, "the ranks have ended")
 
 
 def test_only_its_user_has_access_to_a_user_launch(
@@ -135,7 +135,7 @@ def test_only_its_user_has_access_to_a_user_launch(
     killed = nodes[0].inside("su", "bob", "--command", f"kill -9 {inside}", check=False)
     assert "Operation not permitted" in killed.stderr
     assert drill.runs()
-    done = play("playbooks/launch.yml", extravars={**kept, **drill.whose, "launch_stop": drill.launch_id})
+    done = play("playbooks/launch.yml", extravars={**kept, **drill.login, "launch_stop": drill.launch_id})
     assert done.rc == 0, done.stdout
     assert not drill.runs()
 
@@ -182,7 +182,7 @@ def test_launch_ends_with_the_user_manager(begin: Callable[..., Drill], nodes: t
         nodes[1].inside("systemctl", "start", f"user@{uid_of(nodes[1], 'bob')}.service")
     (failed,) = failures(verdict)
     assert (failed["id"], failed["node"]) == ("launch.unit", "node2")
-    drill.was_quick(notice=NOTICED, clean=CLEAN)
+    drill.check_seconds(notice=NOTICED, clean=CLEAN)
     assert not drill.runs()
 
 

@@ -93,7 +93,7 @@ def test_damage_is_repaired_after_a_killed_repair(first: Result, play: Play, tmp
             find_machine(name).inside("sh", "-ec", each["does"])
             assert find_machine(name).inside("sh", "-ec", each["proof"], check=False).returncode == 0, each["what"]
     killed = Run(tmp_path, *REPAIR, inventory=INVENTORY)
-    until(lambda: "PLAY [Network" in killed.shown or killed.over_within(0), PATIENCE, "the step network begins")
+    until(lambda: "PLAY [Network" in killed.shown or killed.over_within(0), PATIENCE, "the step network starts")
     assert killed.process.poll() is None, killed.shown
     killed.kill()
     repaired = play("site.yml", tags="baseline,network")

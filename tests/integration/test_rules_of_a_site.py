@@ -79,7 +79,7 @@ def raised(drill: Drill, nodes: list[Machine]) -> tuple[dict[str, Any], dict[str
     """Return the diagnosis of a rank that could not read a sample, and its evidence."""
     drill.begin("--fault=raise", "--rank=1").in_step(3)
     assert nodes[1].inside("test", "-e", MARK, check=False).returncode == 1
-    drill.fault(lambda: drill.open_gate(nodes[1]), lambda: not drill.goes_on() or drill.has_verdict())
+    drill.fault(lambda: drill.open_gate(nodes[1]), lambda: not drill.is_running() or drill.has_verdict())
     drill.end()
     said = drill.result()["diagnosis"]
     print("\n".join(said["lines"]))

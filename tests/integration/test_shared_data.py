@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from exported import EXPORT, PATH, exported, skip_where_it_cannot_be
+from exported import EXPORT, PATH, exported, skip_if_unsupported
 from machines import NODES
 from paths import ARTIFACTS
 
@@ -27,7 +27,7 @@ TASK = "Have the shared folders mounted"
 @pytest.fixture(scope="module")
 def nodes(networked: None, node: Callable[[str], Machine]) -> list[Machine]:
     found = [node(name) for name in NODES]
-    skip_where_it_cannot_be(found[0])
+    skip_if_unsupported(found[0])
     return found
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from acceptance_runs import BESIDE_TORCH
+from acceptance_runs import SITE_PACKAGES_OF_TORCH
 from killable import Run, moments
 from lab import SANDBOX_KNOWS, at, make_lab
 from machines import NODES, run_playbook
@@ -102,7 +102,7 @@ def cluster(three_nodes: dict[str, Machine], tmp_path_factory: pytest.TempPathFa
         ddp_smoke_stall_timeout=300,
     )
     shutil.copy(SANDBOX_KNOWS, inventory / "known_hosts")
-    real = machines[0].inside("sh", "-c", f"echo {BESIDE_TORCH}").stdout.strip()
+    real = machines[0].inside("sh", "-c", f"echo {SITE_PACKAGES_OF_TORCH}").stdout.strip()
     for release in (BEFORE, AFTER):
         relabelled_torch(wheels, f"{release}+cpu", real)
     relabelled_torch(wheels, f"{WRONG}+cpu", real, spoilt="node3")
@@ -183,7 +183,7 @@ def test_same_command_completes_a_killed_run(cluster: Cluster) -> None:
     second = cluster.machines[0]
     beside = ("sh", "-c", f"ls -d {ROOT}/envs/{AFTER}-*")
     try:
-        until(lambda: second.inside(*beside, check=False).returncode == 0, PATIENCE, "it is being built")
+        until(lambda: second.inside(*beside, check=False).returncode == 0, PATIENCE, "the environment is being built")
     finally:
         run.kill()
     assert cluster.listed == BEFORE

@@ -128,8 +128,10 @@ def test_driver_that_does_not_load_on_the_first_node_ends_the_upgrade(lab: Lab) 
     assert len(commands) == 2
     for command in commands:
         lab.type(command)
-    until(lambda: boot(first) != before and loaded(first) == BEFORE, 150, "it has started anew with the driver before")
-    until(first.ssh_answers, PATIENCE, "it can be logged in to")
+    until(
+        lambda: boot(first) != before and loaded(first) == BEFORE, 150, "the node has rebooted with the previous driver"
+    )
+    until(first.ssh_answers, PATIENCE, "the node accepts logins")
     assert versions(first) == there
 
 

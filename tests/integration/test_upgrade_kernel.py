@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kernels import NEW, OLD, PINNED, make_pocket, put_old_kernel, put_pocket, take_off
+from kernels import NEW, OLD, PINNED, make_pocket, put_old_kernel, put_pocket, remove_all
 from killable import Run
 from lab import SANDBOX_KNOWS, at, make_lab
 from machines import NODES, run_playbook
@@ -111,7 +111,7 @@ def cluster(three_nodes: dict[str, Machine], tmp_path_factory: pytest.TempPathFa
         put_pocket(machine.container, after)
     yield cluster
     for machine in three_nodes.values():
-        take_off(machine.container)
+        remove_all(machine.container)
         restart(machine)
 
 
@@ -167,7 +167,7 @@ def test_killed_run_locks_nobody_out(cluster: Cluster, tmp_path: Path, moment: s
     run.kill()
     assert moment in run.shown, run.shown
     for machine in cluster.machines.values():
-        until(machine.ssh_answers, PATIENCE, f"{machine.name} can be logged in to")
+        until(machine.ssh_answers, PATIENCE, f"{machine.name} accepts logins")
     assert {name: boot(cluster.machines[name]) for name in others} == others
 
 
@@ -214,7 +214,7 @@ def test_printed_commands_boot_the_older_kernel_once(cluster: Cluster) -> None:
     before = boot(node)
     for words in (shlex.join(["grub-reboot", ENTRY]), "shutdown -r +1"):
         cluster.type(f"ansible node3 --become -m ansible.builtin.command -a {shlex.quote(words)}")
-    until(lambda: running(node) == OLD and boot(node) != before, 120, "it has started anew")
-    until(node.ssh_answers, PATIENCE, "it can be logged in to")
+    until(lambda: running(node) == OLD and boot(node) != before, 120, "the node has rebooted")
+    until(node.ssh_answers, PATIENCE, "the node accepts logins")
     restart(node)
     assert running(node) == NEW

@@ -228,7 +228,7 @@ def test_launch_ends_with_its_watcher_and_the_reason_is_reported(nodes: list[Mac
     assert len(launch.runs()) >= 3
     launch.systemctl("kill", "--signal=KILL", launch.unit)
     launch.wait_for_the_end()
-    until(lambda: launch.runs() == {}, PATIENCE, "the lease has ended it on all nodes")
+    until(lambda: launch.runs() == {}, PATIENCE, "the lease has ended the launch on all nodes")
     attached = run_as(anna, "playbooks/launch.yml", launch_attach=launch.launch_id)
     assert attached.returncode != 0
     verdict = json.loads((newest(anna) / "verdict.json").read_text())

@@ -173,7 +173,7 @@ def test_wiped_node_accepts_logins(wiped: Result, lived_in: Machine) -> None:
     )
     assert lived_in.ssh("sudo true").returncode == 0
     lived_in.podman("restart", "--time=2")
-    until(lived_in.ssh_answers, PATIENCE, "it answers behind a restart, too")
+    until(lived_in.ssh_answers, PATIENCE, "the node answers after a restart")
 
 
 def test_other_nodes_forget_the_wiped_node(wiped: Result) -> None:
@@ -272,7 +272,7 @@ def test_wipe_removes_optional_parts(listed: str, play: Play, tmp_path: Path) ->
         said = gone.results("See that the node can still be logged in on")[NODE]["msg"]
         assert said.startswith(f"{NODE}: a new login works")
         machine.podman("restart", "--time=2")
-        until(machine.ssh_answers, PATIENCE, "it answers behind a restart, too")
+        until(machine.ssh_answers, PATIENCE, "the node answers after a restart")
         assert machine.inside("cat", "/sys/class/net/eth0/mtu").stdout.strip() == "1500"
         assert of_the_site(machine) == bare
         assert {path: anna.ssh(machine, f"cat {path}").stdout for path in FILES_OF_ANNA} == FILES_OF_ANNA

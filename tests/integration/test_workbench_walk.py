@@ -17,7 +17,7 @@ import yaml
 
 from chromium import Chromium, find
 from conda_packages import make_channel
-from exported import EXPORT, PATH, exported, skip_where_it_cannot_be
+from exported import EXPORT, PATH, exported, skip_if_unsupported
 from jupyter import Jupyter, free_port, tunnel
 from launch_users import forget_launch_users
 from machines import NODES
@@ -86,9 +86,9 @@ class Walk:
 @pytest.fixture(scope="module")
 def nodes(with_pytorch: None, node: Callable[[str], Machine]) -> list[Machine]:
     machines = [node(name) for name in NODES]
-    skip_where_it_cannot_be(machines[0])
+    skip_if_unsupported(machines[0])
     if find() is None:
-        pytest.skip("there is no Chromium on this machine (script/setup dev installs it)")
+        pytest.skip("no Chromium on this machine (script/setup dev installs it)")
     for machine in machines:
         forget_launch_users(machine)
     return machines
@@ -184,7 +184,7 @@ def test_pages_open_through_the_printed_command_with_the_token(
         browser.go(f"{lab}/lab?token={token}")  # the browser keeps the cookie from here on
         browser.go(f"{lab}/tensorboard/", width=1400)
         shown(browser, "loss")
-        until(lambda: browser.value(DRAWN), PATIENCE, "TensorBoard has the scalars")
+        until(lambda: browser.value(DRAWN), PATIENCE, "TensorBoard shows the scalars")
         browser.picture(PICTURES / "walk_tensorboard.png", whole=False)
 
         # Last step, because leaving a page with an unsaved notebook shows a dialog.

@@ -30,7 +30,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=30, help="number of mutants (default: 30)")
     parser.add_argument("--suite", choices=list(SUITES), default="default", help="tests to run")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
-    parser.add_argument("--survivors", action="store_true", help="run the mutants again that survived before")
+    parser.add_argument("--survivors", action="store_true", help="run surviving mutants again")
     chosen = parser.parse_args()
     mutants = draw(ROOT, chosen.seed, chosen.count)
     if chosen.list:

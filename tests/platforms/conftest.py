@@ -20,9 +20,7 @@ ROWS = ("ubuntu24.04", "ubuntu22.04", "debian13", "ubuntu26.04", "debian12")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--row", action="append", choices=sorted(BASES), help="run this row, even after a pass"
-    )
+    parser.addoption("--row", action="append", choices=sorted(BASES), help="run this row, even after a pass")
     parser.addoption("--keep", action="store_true", help="keep the machines and their inventory until the next run")
 
 

@@ -72,7 +72,7 @@ def leave_to_stage(number: int, frame: object) -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="script/test", add_help=False, allow_abbrev=False)
     parser.add_argument("--elapsed", type=float, default=0.0, help="seconds since script/test was called")
-    parser.add_argument("--no-nodes", default="", help="why containers cannot be started here")
+    parser.add_argument("--no-nodes", default="", help="reason why containers cannot be started")
     parser.add_argument("verb")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     return parser.parse_args()
@@ -129,7 +129,7 @@ def conclude(work: Work, left_out: Sequence[Stage], seconds: float) -> int:
         print(f"\nLeft out for time: {', '.join(stage.name for stage in left_out)}")
     for result in work.results:
         for test in result.retried:
-            print(f"\n{test} failed at first and passed when run again: it has a race, or found one.")
+            print(f"\n{test} failed at first and passed when run again: the test or the product has a race.")
     total = sum((result.counts for result in work.results), Counts())
     failed = [result for result in work.results if result.outcome not in {PASSED, NOT_RUN}]
     missing = [result for result in work.results if result.outcome == NOT_RUN]

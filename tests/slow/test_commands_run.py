@@ -62,7 +62,7 @@ def held(prepared: Desk) -> Iterator[Desk]:
     prepared.hold(on=True)
     yield prepared
     prepared.hold(on=False)
-    until(lambda: not prepared.launches(), PATIENCE, "the last of them has ended")
+    until(lambda: not prepared.launches(), PATIENCE, "the last launch has ended")
 
 
 def run_command(desk: Desk, group: str, name: str) -> None:

@@ -37,7 +37,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         assert result.rc == 0, result.stdout
         machine = find_machine("node1", SUFFIX)
     if "ID=debian" not in machine.inside("cat", "/etc/os-release").stdout:
-        pytest.skip("the sandbox's machines are not Debian here")
+        pytest.skip("the sandbox machines do not run Debian")
     put_gpus(machine.container, gpus=1, nvswitches=0)
     yield machine
     play(folder, "playbooks/sandbox_down.yml")

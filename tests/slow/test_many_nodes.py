@@ -27,7 +27,7 @@ def supervised(folder: Path, soft: int, hard: int) -> dict[str, Any]:
     """Run the launch and return its result. Its nodes end it after 20 s."""
     program = [sys.executable, str(ROOT / "tests/standins/many_nodes.py"), str(folder), str(NODES), "20"]
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert hard <= before[1], "this machine grants too few files for the test"
+    assert hard <= before[1], "this machine's limit of open files is too low for the test"
     done = subprocess.run(
         ["prlimit", f"--nofile={soft}:{hard}", *program],
         check=True,

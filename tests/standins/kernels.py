@@ -66,7 +66,7 @@ def put_old_kernel(container: str, pocket: Path) -> None:
     put_kernel(container)
 
 
-def take_off(container: str) -> None:
+def remove_all(container: str) -> None:
     """Remove everything. The reported kernel changes with the next boot."""
     inside(
         container,

@@ -121,7 +121,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="list the experiments")
     parser.add_argument("--limit", type=float, default=LIMIT, help=f"seconds in total (default: {LIMIT})")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "artifacts/gpu/two_nodes")))
-    parser.add_argument("--remove", action="store_true", help="only remove what a killed run has left")
+    parser.add_argument("--remove", action="store_true", help="only remove the leftovers of a killed run")
     given = parser.parse_args()
     if given.list:
         print("\n".join(f"{one.name:<11} {one.seconds:>3} s  {one.does}; {one.expected}" for one in EXPERIMENTS))

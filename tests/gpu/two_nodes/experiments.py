@@ -271,7 +271,7 @@ def failed(*ids: str) -> Expected:
     return Expected("failed", ids)
 
 
-MEMORY = "needs GPU memory"
+MEMORY = "fills the GPU memory"
 NCCL = "tests NCCL settings"
 LATE = failed("program.straggler", "absent.rank")
 OTHER = failed("program.other_operation")
@@ -305,7 +305,7 @@ def choose(wanted: list[str], gpus: int) -> Choice:
     """Return the requested experiments in order, or all if none is named."""
     unknown = set(wanted) - {one.name for one in EXPERIMENTS}
     if unknown:
-        raise ValueError(f"no such experiment: {', '.join(sorted(unknown))}; --list names them")
+        raise ValueError(f"no such experiment: {', '.join(sorted(unknown))}; --list prints the names")
     chosen = [one for one in EXPERIMENTS if not wanted or one.name in wanted]
     left_out = {one.name: f"needs a GPU: {one.gpu}" for one in chosen if one.gpu and not gpus}
     return Choice([one for one in chosen if one.name not in left_out], left_out)

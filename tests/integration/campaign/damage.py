@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from net_faults import TABLE, black_hole, led_astray, rules
+from net_faults import TABLE, black_hole, rules, wrong_route
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ def reply_lost(head: str, caller: str) -> Before:
 
 
 def wrong_route_to(name: str, peer: str) -> Before:
-    return lambda scene: led_astray(scene.machines[name], scene.machines[peer])
+    return lambda scene: wrong_route(scene.machines[name], scene.machines[peer])
 
 
 def black_hole_at(name: str, callers: Sequence[str], largest: int) -> Before:
@@ -309,7 +309,7 @@ def cut_off(name: str, match: str) -> Callable[[Scene], None]:
     return strike
 
 
-def is_cut(name: str) -> Callable[[Scene], bool]:
+def packets_are_dropped(name: str) -> Callable[[Scene], bool]:
     """Return a proof that a packet has matched the rule."""
 
     def proof(scene: Scene) -> bool:
@@ -350,7 +350,7 @@ def switch_off(name: str) -> Callable[[Scene], None]:
 def switch_on(name: str) -> Callable[[Scene], None]:
     def undo(scene: Scene) -> None:
         scene.machines[name].podman("start")
-        until(scene.machines[name].ssh_answers, PATIENCE, "ssh answers again")
+        until(scene.machines[name].ssh_answers, PATIENCE, "the node accepts SSH again")
 
     return undo
 

@@ -30,7 +30,7 @@ class Scene(Drill):
             "cluster_nproc_per_node": 1,
             "cluster_launch_nodes": list(NODES),
             "cluster_artifacts_dir": str(self.folder / "kept"),
-            **self.whose,
+            **self.login,
             **self.variables,
         }
         return {name: value for name, value in given.items() if value is not None}

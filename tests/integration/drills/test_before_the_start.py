@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from drill import PORT, Drill, listening, only_failure, processes, wait_for_ssh
-from drill_ways import LIGHT, in_all_ways
+from drill_ways import LIGHT, in_variants
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ def holder(nodes: tuple[Machine, Machine]) -> Iterator[subprocess.Popen[bytes]]:
     code = f"import socket, sys; s = socket.create_server(('', {PORT})); sys.stdin.read()"
     argv = ["podman", "exec", "--interactive", nodes[0].container, "/usr/bin/python3", "-c", code]
     with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
-        until(lambda: PORT in listening(nodes[0].container), PATIENCE, "the port is held")
+        until(lambda: PORT in listening(nodes[0].container), PATIENCE, "the port is in use")
         yield process
 
 
-@in_all_ways("administrators", pipeline=LIGHT)
+@in_variants("administrators", pipeline=LIGHT)
 def test_used_port_blocks_a_launch(
     drill: Drill, nodes: tuple[Machine, Machine], holder: subprocess.Popen[bytes]
 ) -> None:
@@ -48,7 +48,7 @@ def test_used_port_blocks_a_launch(
     assert PORT in listening(nodes[0].container)  # the foreign listener must survive
 
 
-@in_all_ways("administrators")
+@in_variants("administrators")
 def test_stopped_node_blocks_a_launch(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     nodes[1].podman("stop", "--time=1")
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from drill import CLEAN, NOTICED, Drill, only_failure
-from drill_ways import in_all_ways
+from drill_ways import in_variants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ def small_disk(machine: Machine, size: str) -> Iterator[None]:
         machine.inside("umount", "--lazy", "/srv/small")
 
 
-@in_all_ways("administrators")
+@in_variants("administrators")
 def test_full_disk_blocks_a_launch(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     with small_disk(nodes[1], "8m"):
         use_small_disk(drill, nodes)
@@ -50,7 +50,7 @@ def test_full_disk_blocks_a_launch(drill: Drill, nodes: tuple[Machine, Machine])
     assert "/srv/small" in finding["summary"]
 
 
-@in_all_ways("administrators")
+@in_variants("administrators")
 def test_full_disk_during_a_launch_is_reported(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     with small_disk(nodes[1], "72m"):
         use_small_disk(drill, nodes)
@@ -65,6 +65,6 @@ def test_full_disk_during_a_launch_is_reported(drill: Drill, nodes: tuple[Machin
         # The disk is full for both ranks of the node, so either may fail first.
         assert "rank 2 " in finding["summary"] or "rank 3 " in finding["summary"]
         assert "No space left on device" in finding["summary"] or "/srv/small" in finding["summary"]
-        drill.was_quick(notice=NOTICED, clean=CLEAN)
-        drill.nothing_is_left(*nodes)
+        drill.check_seconds(notice=NOTICED, clean=CLEAN)
+        drill.check_nothing_left(*nodes)
         table("disk of the run directory full", drill, verdict)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from drill import CLEAN, SILENCE, Drill, processes, wait_for_ssh
-from drill_ways import LIGHT, USER, in_all_ways
+from drill_ways import LIGHT, USER, in_variants
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.moment
 
 
-@in_all_ways("administrators", pipeline=LIGHT)
+@in_variants("administrators", pipeline=LIGHT)
 def test_stopped_node_ends_the_launch(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     agent = drill.agent("node2")
@@ -31,12 +31,12 @@ def test_stopped_node_ends_the_launch(drill: Drill, nodes: tuple[Machine, Machin
     finding = next(one for one in verdict["findings"] if one["status"] == "fail")
     assert finding["id"] == "launch.node"
     assert finding["node"] == "node2"
-    drill.was_quick(clean=SILENCE + CLEAN)
-    drill.nothing_is_left(*nodes)
+    drill.check_seconds(clean=SILENCE + CLEAN)
+    drill.check_nothing_left(*nodes)
     table("node2 switched off", drill, verdict)
 
 
-@in_all_ways()
+@in_variants()
 def test_frozen_node_ends_the_launch(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.frozen = "node2"
     drill.begin().in_step()
@@ -57,11 +57,11 @@ def test_frozen_node_ends_the_launch(drill: Drill, nodes: tuple[Machine, Machine
     # After the thaw, the node finds its lease expired and ends the rest of the launch by itself.
     until(lambda: not drill.runs(), PATIENCE, "the thawed node ends its part")
     wait_for_ssh(nodes[1])
-    drill.was_quick(clean=SILENCE + CLEAN)
+    drill.check_seconds(clean=SILENCE + CLEAN)
     table("node2 frozen (podman pause); clean on node1", drill, verdict)
 
 
-@in_all_ways()
+@in_variants()
 def test_stopped_sshd_ends_the_launch(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     # A user launch runs in the user manager, which survives the end of the user's sessions.
@@ -80,5 +80,5 @@ def test_stopped_sshd_ends_the_launch(drill: Drill, nodes: tuple[Machine, Machin
     finding = next(one for one in verdict["findings"] if one["status"] == "fail")
     assert finding["id"] == "launch.node"
     assert finding["node"] == "node2"
-    drill.was_quick(clean=SILENCE + CLEAN)
+    drill.check_seconds(clean=SILENCE + CLEAN)
     table("sshd of node2 stopped, its connections ended", drill, verdict)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from drill import CLEAN, NOTICED, Drill, fields, hit, only_failure, processes
-from drill_ways import LIGHT, in_all_ways
+from drill_ways import LIGHT, in_variants
 
 if TYPE_CHECKING:
     from machines import Machine
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.moment
 
 
-@in_all_ways("administrators", pipeline=LIGHT)
+@in_variants("administrators", pipeline=LIGHT)
 @pytest.mark.parametrize(
     "arguments", [(), pytest.param(("--record",), marks=pytest.mark.slow)], ids=["plain", "recorded"]
 )
@@ -34,12 +34,12 @@ def test_exception_on_one_rank_is_reported(
     assert "rank 3" in finding["summary"]
     assert "sample 17 is broken" in finding["summary"]
     assert 'raise RuntimeError("sample 17 is broken")' in finding["evidence"][0]["text"]
-    drill.was_quick(notice=NOTICED, clean=CLEAN)
-    drill.nothing_is_left(*nodes)
+    drill.check_seconds(notice=NOTICED, clean=CLEAN)
+    drill.check_nothing_left(*nodes)
     table("exception on rank 3" + (" under @record" if arguments else ""), drill, verdict)
 
 
-@in_all_ways(pipeline=LIGHT)
+@in_variants(pipeline=LIGHT)
 def test_same_error_on_every_rank_is_reported_once(drill: Drill) -> None:
     drill.begin("--no-such-option")
     finding = only_failure(drill.end())
@@ -47,7 +47,7 @@ def test_same_error_on_every_rank_is_reported_once(drill: Drill) -> None:
     assert "unrecognized arguments: --no-such-option" in finding["summary"]
 
 
-@in_all_ways("administrators", pipeline=LIGHT)
+@in_variants("administrators", pipeline=LIGHT)
 def test_killed_rank_is_reported(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     pid = drill.pid(2)
@@ -58,12 +58,12 @@ def test_killed_rank_is_reported(drill: Drill, nodes: tuple[Machine, Machine], t
     assert finding["node"] == "node2"
     assert "rank 2" in finding["summary"]
     assert "SIGKILL" in finding["summary"]
-    drill.was_quick(notice=NOTICED, clean=CLEAN)
-    drill.nothing_is_left(*nodes)
+    drill.check_seconds(notice=NOTICED, clean=CLEAN)
+    drill.check_nothing_left(*nodes)
     table("kill -9 of rank 2", drill, verdict)
 
 
-@in_all_ways(pipeline="administrators")
+@in_variants(pipeline="administrators")
 def test_stopped_rank_ends_the_launch_after_the_stall_timeout(
     drill: Drill, nodes: tuple[Machine, Machine], table: Any
 ) -> None:
@@ -78,12 +78,12 @@ def test_stopped_rank_ends_the_launch_after_the_stall_timeout(
     assert "rank 1" in finding["summary"]
     assert "stopped by a signal (SIGSTOP)" in finding["summary"]
     assert len(finding["evidence"]) == 4  # the stack of every rank
-    drill.was_quick(notice=4 + NOTICED, clean=4 + CLEAN)
-    drill.nothing_is_left(*nodes)
+    drill.check_seconds(notice=4 + NOTICED, clean=4 + CLEAN)
+    drill.check_nothing_left(*nodes)
     table("SIGSTOP of rank 1 (launch_stall_timeout 4 s)", drill, verdict)
 
 
-@in_all_ways("administrators")
+@in_variants("administrators")
 def test_sleeping_rank_ends_the_launch_after_the_stall_timeout(
     drill: Drill, nodes: tuple[Machine, Machine], table: Any
 ) -> None:
@@ -98,5 +98,5 @@ def test_sleeping_rank_ends_the_launch_after_the_stall_timeout(
     assert "rank 2" in finding["summary"]
     assert "wait_for_a_file_that_never_comes" in finding["summary"]
     assert len(finding["evidence"]) == 4  # the stack of every rank
-    drill.nothing_is_left(*nodes)
+    drill.check_nothing_left(*nodes)
     table("rank 2 waits for a file (launch_stall_timeout 4 s)", drill, verdict)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from drill import Drill, all_pids, processes, read_proc
-from drill_ways import LIGHT, in_all_ways
+from drill_ways import LIGHT, in_variants
 from paths import ARTIFACTS
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.moment
 
 
-@in_all_ways(pipeline=LIGHT)
+@in_variants(pipeline=LIGHT)
 def test_sound_launch_finishes_and_leaves_nothing(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     drill.begin("--steps=10")
     verdict = drill.end()
@@ -28,7 +28,7 @@ def test_sound_launch_finishes_and_leaves_nothing(drill: Drill, nodes: tuple[Mac
     for rank in range(4):
         log = drill.run / f"logs/node{1 + rank // 2}/rank{rank}.stdout.log"
         assert log.read_text() == "".join(f"step {step}\n" for step in range(10))
-    drill.nothing_is_left(*nodes)
+    drill.check_nothing_left(*nodes)
 
 
 def test_two_launches_run_side_by_side(tmp_path: Path, nodes: tuple[Machine, Machine]) -> None:
@@ -47,7 +47,7 @@ def test_two_launches_run_side_by_side(tmp_path: Path, nodes: tuple[Machine, Mac
     # One may end while the other still uses its port.
     assert [one.end()["status"] for one in drills] == ["healthy", "healthy"]
     for one, machine in zip(drills, nodes, strict=True):
-        one.nothing_is_left(*nodes)
+        one.check_nothing_left(*nodes)
         machine.inside("rm", one.gate)
 
 
@@ -82,7 +82,7 @@ def test_limit_does_not_change_uneven_ranks(play: Play, tmp_path: Path) -> None:
     assert json.loads((run / "verdict.json").read_text())["status"] == "healthy"
 
 
-@in_all_ways("administrators")
+@in_variants("administrators")
 def test_secrets_are_not_shown(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     drill.variables["launch_env"] = {"HF_TOKEN": "hf-3141592653", "FLAVOUR": "vanilla-271828"}
     drill.begin().in_step()
@@ -96,7 +96,7 @@ def test_secrets_are_not_shown(drill: Drill, nodes: tuple[Machine, Machine]) -> 
     drill.open_gate(nodes[0])
     verdict = drill.end()
     assert verdict["status"] == "healthy", verdict
-    drill.nothing_is_left(*nodes)
+    drill.check_nothing_left(*nodes)
     played = drill.runner.stdout.read().encode()
     assert b"hf-3141592653" not in played
     plan = (drill.run / "plan.json").read_bytes()

@@ -25,7 +25,7 @@ def main() -> None:
     # Over half an hour, so that launches of killed tests end, too.
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--until", type=Path, help="finish when a rank sees this file")
-    parser.add_argument("--fault", default="", help="of one rank, when it sees that file; nobody ends well then")
+    parser.add_argument("--fault", default="", help="fault of one rank at that file, instead of finishing")
     parser.add_argument("--rank", type=int, default=3)
     options = parser.parse_args()
     group = join(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))

@@ -14,9 +14,9 @@ from typing import Any
 parser = argparse.ArgumentParser()
 parser.add_argument("--until", type=Path)
 parser.add_argument("--steps", type=int, default=20_000)
-parser.add_argument("--save", type=float, default=0.0, help="seconds that the last checkpoint takes")
+parser.add_argument("--save", type=float, default=0.0, help="duration of the last checkpoint in seconds")
 parser.add_argument("--code", type=int, default=0)
-parser.add_argument("--broken", help="the rank that raises at its third step")
+parser.add_argument("--broken", help="rank that raises at its third step")
 options = parser.parse_args()
 rank = os.environ["RANK"]
 results = Path("results")

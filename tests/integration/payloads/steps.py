@@ -42,7 +42,7 @@ def main() -> None:
     # Over half an hour, so that launches of killed tests end, too.
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--until", type=Path, help="finish when a rank sees this file")
-    parser.add_argument("--fault", default="", help="of one rank, when it sees that file; nobody ends well then")
+    parser.add_argument("--fault", default="", help="fault of one rank at that file, instead of finishing")
     parser.add_argument("--rank", type=int, default=3)
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()

@@ -30,7 +30,7 @@ def mount(*arguments: str) -> None:
     subprocess.run(["mount", *arguments], check=True)
 
 
-def put_over(path: str, text: str) -> None:
+def mount_over(path: str, text: str) -> None:
     """Mount a text over a kernel file."""
     file = SHADOW / path.strip("/").replace("/", "_")
     file.write_text(text)
@@ -120,7 +120,7 @@ def show_modules(loaded: dict[str, str]) -> None:
     listing = Path("/proc/modules")
     if listing.exists():
         ours = "".join(f"{name} 1 0 - Live 0x0000000000000000 (OE)\n" for name in loaded)
-        put_over(str(listing), ours + listing.read_text())
+        mount_over(str(listing), ours + listing.read_text())
     real = SHADOW / "module"
     real.mkdir()
     mount("--bind", "/sys/module", str(real))
@@ -164,7 +164,7 @@ def main() -> None:
     mount("-t", "tmpfs", "-o", "mode=0755", "standin", str(SHADOW))
     kernel = booted_kernel()
     if kernel:
-        put_over("/proc/sys/kernel/osrelease", kernel + "\n")
+        mount_over("/proc/sys/kernel/osrelease", kernel + "\n")
     version, is_open = module_version(kernel)
     gpus = [device for device in devices if device["class"].startswith(GPU)]
     loaded: dict[str, str] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from damage import cut_off, go_on, is_cut, pause, reconnect, silent, switch_off, switch_on
+from damage import cut_off, go_on, packets_are_dropped, pause, reconnect, silent, switch_off, switch_on
 from row import Row
 
 ROWS = (
@@ -33,7 +33,7 @@ ROWS = (
         right=("access.ssh_down @ node2",),
         twin="stopped answering",
         strike=cut_off("node2", "tcp dport 22"),
-        proof=is_cut("node2"),
+        proof=packets_are_dropped("node2"),
         undo=reconnect("node2"),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from damage import asleep, dropped, led_astray_to, prohibited, rejected, reply_lost
+from damage import dropped, prohibited, rejected, reply_lost, sleeping_payload, wrong_route_to
 from row import Row
 
 TWIN = "The client socket has timed out"
@@ -69,7 +69,7 @@ ROWS = (
         twin=TWIN,
         arguments=("--timeout=25",),
         variables=BLIND_START,
-        before=led_astray_to("node2", "node1"),
+        before=wrong_route_to("node2", "node1"),
     ),
     Row(
         "head-not-listening",
@@ -79,7 +79,7 @@ ROWS = (
         twin=TWIN,
         arguments=("--fault=sleep", "--rank=0", "--before", "--timeout=25"),
         variables=BLIND_START,
-        before=asleep,
+        before=sleeping_payload,
     ),
     Row(
         "absent-late",
@@ -89,7 +89,7 @@ ROWS = (
         twin="k/n clients joined",
         arguments=("--fault=sleep", "--rank=2", "--before", "--timeout=25"),
         variables=BLIND_START,
-        before=asleep,
+        before=sleeping_payload,
     ),
     Row(
         "absent-filtered",

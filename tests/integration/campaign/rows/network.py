@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from damage import black_hole_at, cut_off, ephemeral_dropped, is_cut, reconnect, slow_at
+from damage import black_hole_at, cut_off, ephemeral_dropped, packets_are_dropped, reconnect, slow_at
 from row import Row
 from rows.head import BLIND_START
 
@@ -62,7 +62,7 @@ ROWS = (
         twin="Timed out waiting for recv",
         arguments=("--timeout=15",),
         strike=cut_off("node3", "ip saddr {node2}"),
-        proof=is_cut("node3"),
+        proof=packets_are_dropped("node3"),
         undo=reconnect("node3"),
     ),
 )
