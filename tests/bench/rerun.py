@@ -28,7 +28,7 @@ from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
 if TYPE_CHECKING:
     from machines import Machine
 
-ROAD = "inspect,baseline,network,gpu_stack,pytorch"
+STEPS = "inspect,baseline,network,gpu_stack,pytorch"
 RECAP = re.compile(r"^(\S+) +: ok=(\d+) +changed=(\d+)", re.MULTILINE)
 
 
@@ -90,7 +90,7 @@ def play(folder: Path, machines: list[Machine], words: list[str]) -> str:
         "-i",
         str(INVENTORY),
         "--tags",
-        ROAD,
+        STEPS,
         "--limit",
         limit,
         *words,

@@ -169,7 +169,7 @@ def look_at_gpus(out: Path) -> tuple[dict[str, Any], bool]:
     show(found)
     for skip in skipped:
         say(f"  skipped {skip['id']}: {skip['why']}")
-    return facts, own_rules.show(facts, say) & same_in_another_form(facts, out)
+    return facts, own_rules.show(facts, say) & compare_with_query(facts, out)
 
 
 def show(found: list[Finding]) -> None:
@@ -177,7 +177,7 @@ def show(found: list[Finding]) -> None:
         say(f"  {one.status} {one.id}: {with_fix(one)}")
 
 
-def same_in_another_form(facts: dict[str, Any], out: Path) -> bool:
+def compare_with_query(facts: dict[str, Any], out: Path) -> bool:
     argv = ["nvidia-smi", f"--query-gpu={','.join(SAME)}", "--format=csv,noheader,nounits"]
     asked = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
     keep(out, "query_gpu.csv", asked.stdout)

@@ -36,7 +36,7 @@ TRAINING = ROOT / "tests/integration/payloads/shown_training.py"
 
 
 @dataclass(frozen=True)
-class Said:
+class Output:
     """The exit status and output of a command."""
 
     status: int | None
@@ -158,7 +158,7 @@ class Desk:
             command = command.replace(sample, value)
         return command
 
-    def type(self, command: str, *, more: str = "", answers: Sequence[Sequence[str]] = ()) -> Said:
+    def run_command(self, command: str, *, more: str = "", answers: Sequence[Sequence[str]] = ()) -> Output:
         """Run a command in the checkout, in a terminal, and wait for it to end."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
         environment = {**kept, "HOME": str(self.folder / "home"), "TERM": "xterm"}
@@ -200,7 +200,7 @@ class Desk:
         text = COLOURS.sub("", output).replace("\r", "")
         if found := LAUNCH.findall(text):
             self.launch_id = found[-1]
-        return Said(child.exitstatus, [line for line in text.splitlines() if line.strip()])
+        return Output(child.exitstatus, [line for line in text.splitlines() if line.strip()])
 
 
 def shown(page: str, pattern: str) -> str:

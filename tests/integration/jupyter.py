@@ -66,14 +66,14 @@ class Jupyter:
         finally:
             connection.close()
 
-    def said(self, path: str, method: str = "GET", body: Any = None) -> Any:
+    def request_json(self, path: str, method: str = "GET", body: Any = None) -> Any:
         code, text = self.ask(path, method, body)
         assert code in (200, 201), (code, text)
         return json.loads(text)
 
     @contextmanager
     def kernel(self, name: str = "python3") -> Iterator[Kernel]:
-        kernel = self.said("/api/kernels", "POST", {"name": name})["id"]
+        kernel = self.request_json("/api/kernels", "POST", {"name": name})["id"]
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS) as talk:
                 yield Kernel(self, kernel, Frames(talk, f"/api/kernels/{kernel}/channels", self.token))
@@ -94,17 +94,17 @@ class Kernel:
         content = {"code": code, "silent": False, "store_history": False, "allow_stdin": False}
         message = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
         self.frames.send(json.dumps(message).encode())
-        said = ""
+        request_json = ""
         while True:
             answer = json.loads(self.frames.receive())
             if answer["parent_header"].get("msg_id") != asked:
                 continue
             if answer["msg_type"] == "stream":
-                said += answer["content"]["text"]
+                request_json += answer["content"]["text"]
             elif answer["msg_type"] == "error":
-                said += "\n".join(answer["content"]["traceback"])
+                request_json += "\n".join(answer["content"]["traceback"])
             elif answer["msg_type"] == "status" and answer["content"]["execution_state"] == "idle":
-                return said
+                return request_json
 
 
 class Frames:

@@ -50,7 +50,7 @@ class Person:
         program = str(BIN / words[0])
         return [program, *words[1:], "-u", self.name, "--private-key", str(self.key)]
 
-    def types(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self.command(*words),
             cwd=self.checkout,

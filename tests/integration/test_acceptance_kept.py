@@ -65,7 +65,7 @@ def accepted(smoke: Callable[..., Run]) -> Run:
     return smoke()
 
 
-def told(verdict: dict[str, Any], *ids: str) -> list[str]:
+def findings_of(verdict: dict[str, Any], *ids: str) -> list[str]:
     return [
         f"{one['id']} {one['status']} {one['node']}: {one['summary']}"
         for one in verdict["findings"]
@@ -77,7 +77,7 @@ def test_first_healthy_run_is_accepted(accepted: Run, book: Callable[[], dict[st
     result, measured, verdict, junit = accepted
     assert result.rc == 0, result.stdout
     said = "accepted as the state that later runs are compared with"
-    assert told(verdict, "smoke.accepted") == [f"smoke.accepted pass node1: 1 value {said}"]
+    assert findings_of(verdict, "smoke.accepted") == [f"smoke.accepted pass node1: 1 value {said}"]
     assert said in verdict["summary"]
     state = book()
     assert (state["run"], state["requested"]) == (measured["launch_id"], False)
@@ -92,10 +92,10 @@ def test_first_healthy_run_is_accepted(accepted: Run, book: Callable[[], dict[st
 def test_next_run_is_compared_with_the_accepted_run(accepted: Run, smoke: Callable[..., Run], book: Any) -> None:
     result, measured, verdict, _ = smoke()
     assert result.rc == 0, result.stdout
-    assert verdict["status"] == "healthy", told(verdict)
+    assert verdict["status"] == "healthy", findings_of(verdict)
     date, first = book()["date"][:10], accepted[1]["launch_id"]
     text = f"1 value as in the accepted state of {date} (run {first})"
-    assert told(verdict, "smoke.regression") == [f"smoke.regression pass node1: {text}"]
+    assert findings_of(verdict, "smoke.regression") == [f"smoke.regression pass node1: {text}"]
     assert [one["run"] for one in book()["history"]] == [measured["launch_id"], first]
 
 
@@ -109,7 +109,7 @@ def test_slow_link_is_reported_and_not_accepted(
         assert verdict["status"] == "degraded"
         was, now = accepted[1]["samples_per_second"], measured["samples_per_second"]
         assert now < 0.2 * was
-        (finding,) = told(verdict)
+        (finding,) = findings_of(verdict)
         assert finding.startswith("smoke.regression warn node1: throughput of all 4 ranks is ")
         assert f", {100 - 100 * now / was:.0f} % below the accepted state (" in finding
         assert book() == before
@@ -124,7 +124,7 @@ def test_unhealthy_run_is_not_accepted(accepted: Run, smoke: Callable[..., Run],
     before = book()
     result, _, verdict, _ = smoke(ddp_smoke_accept=True, ddp_smoke_loss_ratio=0.001)
     assert result.rc == 2
-    refused = [one for one in told(verdict) if one.startswith("smoke.accepted")]
+    refused = [one for one in findings_of(verdict) if one.startswith("smoke.accepted")]
     assert refused[0].startswith("smoke.accepted fail node1: this run was not accepted as the cluster's state, since ")
     assert "it did not fall" in refused[0]
     assert book() == before

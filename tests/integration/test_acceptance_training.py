@@ -40,7 +40,7 @@ def spoilt(faults: dict[int, list[list[Any]]]) -> Iterator[Callable[[int, str], 
         )
 
 
-def left(machine: Machine) -> list[str]:
+def leftovers(machine: Machine) -> list[str]:
     """Return the remaining checkpoint files of the test."""
     return machine.inside("find", "/tmp", "/var/tmp", "-name", "*acceptance-*").stdout.split()
 
@@ -86,7 +86,7 @@ def test_different_seed_and_truncated_checkpoint_are_reported(smoke: Callable[..
     assert "; checkpoint-000003.pt has " in checkpoint
     assert {skip["id"] for skip in run.verdict["coverage"]["skipped"]} >= {"smoke.equality", "smoke.resume"}
     for name in PARTICIPANTS:
-        assert left(find_machine(name)) == []
+        assert leftovers(find_machine(name)) == []
 
 
 def test_difference_from_the_single_process_result_is_reported(smoke: Callable[..., Run]) -> None:
@@ -113,4 +113,4 @@ def test_healthy_cluster_has_no_finding_and_no_leftovers(smoke: Callable[..., Ru
     assert passed >= {"smoke.equality", "smoke.resume", "smoke.amp", "smoke.parameters"}
     assert run.verdict["status"] == "healthy"
     for name in PARTICIPANTS:
-        assert left(find_machine(name)) == []
+        assert leftovers(find_machine(name)) == []

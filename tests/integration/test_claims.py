@@ -79,7 +79,7 @@ def between_two_steps(folder: Path, steps: str, nodes: list[Machine]) -> Iterato
         run.end()
 
 
-def said(run: Run) -> str:
+def output(run: Run) -> str:
     return " ".join(run.shown.split())
 
 
@@ -87,13 +87,13 @@ def test_second_run_is_refused_until_the_first_has_ended(tmp_path: Path, steps: 
     with between_two_steps(tmp_path, steps, nodes) as first:
         second = Run(tmp_path, "playbooks/baseline.yml", "--limit", "node2").end()
         assert second.rc == 2, second.shown
-        assert f"node2: {claim_of(nodes[1])['who']} is changing it since" in said(second)
-        assert "(steps.yml). Nothing was changed." in said(second)
-        assert "-e cluster_take_over=true" in said(second)
+        assert f"node2: {claim_of(nodes[1])['who']} is changing it since" in output(second)
+        assert "(steps.yml). Nothing was changed." in output(second)
+        assert "-e cluster_take_over=true" in output(second)
         assert second.changed == 0
         look = Run(tmp_path, steps, "--check").end()
         assert look.rc == 0, look.shown
-        assert "[WARNING]: node1, node2: " in said(look), look.shown
+        assert "[WARNING]: node1, node2: " in output(look), look.shown
     assert first.rc == 0, first.shown
     wait_for(nodes, freed=True)
     assert nodes[0].inside("journalctl", "-t", "muster", "-o", "cat").stdout.splitlines()[-1].endswith("steps.yml: ok")

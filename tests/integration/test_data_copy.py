@@ -65,12 +65,12 @@ def copy(play: Play, source: Path) -> Callable[..., Result]:
 
 
 def digests(machine: Machine, folder: str = TARGET) -> dict[str, str]:
-    said = machine.inside("find", folder, "-type", "f", "-exec", "sha256sum", "{}", "+", check=False).stdout
-    lines = [line.split("  ", 1) for line in said.splitlines()]
+    message = machine.inside("find", folder, "-type", "f", "-exec", "sha256sum", "{}", "+", check=False).stdout
+    lines = [line.split("  ", 1) for line in message.splitlines()]
     return {path.removeprefix(f"{folder}/"): digest for digest, path in lines}
 
 
-def wanted(source: Path) -> dict[str, str]:
+def expected_digests(source: Path) -> dict[str, str]:
     return {path: hashlib.sha256((source / path).read_bytes()).hexdigest() for path in SIZES}
 
 
@@ -78,7 +78,7 @@ def counted(machine: Machine, what: str) -> int:
     return int(machine.inside("cat", what).stdout)
 
 
-def said(result: Result) -> str:
+def message(result: Result) -> str:
     [[_, found]] = result.results(TASK).items()
     return str(found["msg"])
 
@@ -105,7 +105,7 @@ def test_data_is_sent_once_to_every_node_and_second_run_changes_nothing(
     assert came["node1"] == ["the controller"]
     assert all("the controller" not in came[name] for name in ("node2", "node3"))
     for machine in nodes:
-        assert digests(machine) == wanted(source)
+        assert digests(machine) == expected_digests(source)
         assert machine.inside("readlink", f"{TARGET}/test/link").stdout.strip() == "../train/a.bin"
         shown = machine.inside("find", ROOT, "-not", "-type", "l", "-printf", "%U:%G %m\n").stdout
         assert set(shown.splitlines()) == {"0:0 755", "0:0 644"}
@@ -114,7 +114,7 @@ def test_data_is_sent_once_to_every_node_and_second_run_changes_nothing(
 
     again = copy()
     assert (again.rc, again.changed) == (0, []), again.stdout
-    assert "nothing was copied" in said(again)
+    assert "nothing was copied" in message(again)
 
 
 def test_flipped_byte_is_reported_and_repaired_from_another_node(
@@ -129,14 +129,14 @@ def test_flipped_byte_is_reported_and_repaired_from_another_node(
     nodes[2].inside("sh", "-c", f"echo more > {TARGET}/mine")
     wrong = copy(data_copy_verify=True)
     assert wrong.rc == 2
-    assert f"node2: {TARGET}/train/a.bin was changed" in said(wrong)
-    assert "node1: " not in said(wrong)
+    assert f"node2: {TARGET}/train/a.bin was changed" in message(wrong)
+    assert "node1: " not in message(wrong)
     assert f"node3: {TARGET}/mine is additional, and stays" in wrong.stdout
 
     result = copy()
     assert result.rc == 0, result.stdout
     assert "sent to node" not in result.stdout, "data that other nodes have was sent again"
-    assert digests(nodes[1]) == wanted(source)
+    assert digests(nodes[1]) == expected_digests(source)
     assert nodes[2].inside("cat", f"{TARGET}/mine").stdout == "more\n"
 
 
@@ -159,12 +159,12 @@ def test_next_run_completes_a_killed_run(
     )
     for machine in nodes:
         half = {path: one for path, one in digests(machine).items() if not path.startswith(".muster-data/")}
-        assert half.items() <= wanted(source).items(), "a file with its final name must be complete"
+        assert half.items() <= expected_digests(source).items(), "a file with its final name must be complete"
     assert any(machine.inside("ls", "-A", TARGET, check=False).stdout == ".muster-data\n" for machine in nodes)
     result = copy()
     assert result.rc == 0, result.stdout
     assert "sent to node" not in result.stdout, "the first node already had all data"
-    assert [digests(machine) for machine in nodes] == [wanted(source)] * 3
+    assert [digests(machine) for machine in nodes] == [expected_digests(source)] * 3
 
 
 def test_data_of_one_node_is_copied_to_the_others(
@@ -174,7 +174,7 @@ def test_data_of_one_node_is_copied_to_the_others(
     giver.inside("mkdir", "-p", TARGET)
     giver.podman_copy(source / "train", TARGET)
     giver.inside("chown", "-R", "muster:", TARGET)
-    listed = {path: one for path, one in wanted(source).items() if path.startswith("train/")}
+    listed = {path: one for path, one in expected_digests(source).items() if path.startswith("train/")}
     result = copy(f"node2:{TARGET}")
     assert result.rc == 0, result.stdout
     assert "sent to node" not in result.stdout
@@ -189,7 +189,7 @@ def test_data_of_one_node_is_copied_to_the_others(
     giver.inside("sh", "-c", f"chown root: {TARGET}/train/b.bin")
     refused = copy(f"node2:{TARGET}")
     assert refused.rc == 2
-    assert f"node2: {TARGET}: 'train/b.bin': it belongs to root, and the folder to muster" in said(refused)
+    assert f"node2: {TARGET}: 'train/b.bin': it belongs to root, and the folder to muster" in message(refused)
 
 
 def test_impossible_copy_is_reported_before_anything_is_copied(
@@ -201,13 +201,13 @@ def test_impossible_copy_is_reported_before_anything_is_copied(
     finally:
         nodes[2].inside("umount", ROOT)
     assert full.rc == 2
-    assert f"node3: {TARGET} has no room: 8 MB are to come" in said(full)
+    assert f"node3: {TARGET} has no room: 8 MB are to come" in message(full)
     nodes[0].inside("install", "-d", "-o", "muster", ROOT)
     theirs = copy()
-    assert f"node1: {TARGET} is not safe to use: {ROOT} belongs to muster" in said(theirs)
+    assert f"node1: {TARGET} is not safe to use: {ROOT} belongs to muster" in message(theirs)
     assert digests(nodes[1]) == {}
 
     (source / "shadow").symlink_to("/etc/shadow")
     wrong = copy(data_copy_dest="/etc/muster-data")
-    assert "/etc/muster-data belongs to the system" in said(wrong)
-    assert "'shadow': it is a link to '/etc/shadow'" in said(copy())
+    assert "/etc/muster-data belongs to the system" in message(wrong)
+    assert "'shadow': it is a link to '/etc/shadow'" in message(copy())

@@ -97,7 +97,7 @@ class Cluster:
         kept = json.loads((ARTIFACTS / "latest/drift.json").read_text())["differences"]
         return result, [one for one in kept if "environment team" in one["what"] or "environment bio" in one["what"]]
 
-    def said(self) -> list[str]:
+    def outputs(self) -> list[str]:
         return [machine.ssh(command).stdout for machine in self.machines.values() for command in SAID]
 
 
@@ -122,7 +122,7 @@ def cluster(
 
 
 def test_changes_are_found_with_user_and_time_and_repaired(cluster: Cluster) -> None:
-    before = cluster.said()
+    before = cluster.outputs()
     _, calm = cluster.drift()
     assert calm == []
     for (name, _), (command, *_) in FAULTS.items():
@@ -142,7 +142,7 @@ def test_changes_are_found_with_user_and_time_and_repaired(cluster: Cluster) -> 
 
     result, left = cluster.drift(repair=True)
     assert left == [], result.stdout
-    assert cluster.said() == before
+    assert cluster.outputs() == before
     again = cluster.run("site.yml", tags="pytorch")
     assert (again.rc, again.changed) == (0, []), again.stdout
     for name in NODES:

@@ -80,7 +80,7 @@ def test_user_launches_from_the_shared_folder_and_fetches_results(
     nodes: list[Machine], engineers: tuple[Person, Person]
 ) -> None:
     anna, _ = engineers
-    run = anna.types(*LAUNCH, "-e", '{"launch_fetch": ["result-*.txt"]}')
+    run = anna.run(*LAUNCH, "-e", '{"launch_fetch": ["result-*.txt"]}')
     assert run.returncode == 0, run.stdout + run.stderr
     assert "rank 0 as uid 2001 knows the sum 3" in run.stdout
     assert "anna's own launch, without root" in run.stdout
@@ -117,14 +117,14 @@ def test_second_launch_is_refused_or_waits_while_the_first_runs(
     assert len(launches(anna)) == before + 1
     launch_id = newest(anna).name
 
-    refused = ben.types(*LAUNCH)
+    refused = ben.run(*LAUNCH)
     assert refused.returncode != 0
     assert launch_id in refused.stdout
     assert "anna" in refused.stdout
 
     # He can neither stop her launch nor read its output.
     shutil.copytree(newest(anna), ben.checkout / "artifacts" / CLUSTER / launch_id)
-    stopped = ben.types("ansible-playbook", "playbooks/launch.yml", "-i", "../lab", "-e", f"launch_stop={launch_id}")
+    stopped = ben.run("ansible-playbook", "playbooks/launch.yml", "-i", "../lab", "-e", f"launch_stop={launch_id}")
     assert stopped.returncode != 0
     assert f"launch {launch_id} is anna's own, and ben logs in" in " ".join(stopped.stdout.split())
     assert first.poll() is None

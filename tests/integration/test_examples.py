@@ -96,14 +96,14 @@ def launched(folder: Path, *arguments: str) -> Drill:
     return Drill(folder, {**requested, "launch_attach": begun.launch_id}).begin()
 
 
-def said(drill: Drill) -> dict[str, Any]:
+def latest_events(drill: Drill) -> dict[str, Any]:
     log = drill.run / "logs/node1/rank0.stdout.log"
     return events(log.read_text().rpartition("\n")[0]) if log.exists() else {}
 
 
 def reach(drill: Drill, step: int) -> None:
-    until(lambda: said(drill).get("step", {}).get("step", 0) >= step, PATIENCE, f"step {step}")
-    assert "summary" not in said(drill), "the run ended too soon"
+    until(lambda: latest_events(drill).get("step", {}).get("step", 0) >= step, PATIENCE, f"step {step}")
+    assert "summary" not in latest_events(drill), "the run ended too soon"
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return the events of an undisturbed run."""
     drill = launched(tmp_path_factory.mktemp("whole") / "run", "--output=whole")
     assert drill.end()["status"] == "healthy"
-    return said(drill)
+    return latest_events(drill)
 
 
 def test_example_learns(whole: dict[str, Any]) -> None:
@@ -146,13 +146,13 @@ def test_resumed_run_ends_with_the_same_parameters(whole: dict[str, Any], tmp_pa
     reach(drill, second)
     hit(drill.pid(3), signal.SIGTERM)
     assert drill.end()["status"] == "healthy", "every rank ended with 0"
-    stopped = said(drill)
+    stopped = latest_events(drill)
     assert 0 < stopped["resumed"]["step"] <= stopped["stopped"]["step"] < STEPS
     assert stopped["resumed"]["step"] % 7 == 0, "resume from the last checkpoint before the kill"
 
     drill = launched(tmp_path / "resumed", "--output=broken", "--resume")
     assert drill.end()["status"] == "healthy"
-    resumed = said(drill)
+    resumed = latest_events(drill)
     assert resumed["resumed"]["step"] == stopped["stopped"]["step"]
     assert resumed["summary"]["parameters_sha256"] == whole["summary"]["parameters_sha256"]
     assert resumed["summary"]["accuracy"] == whole["summary"]["accuracy"]

@@ -109,7 +109,7 @@ def cluster(
 
 
 @pytest.fixture(scope="module")
-def there(cluster: Cluster) -> list[str]:
+def installed_states(cluster: Cluster) -> list[str]:
     """Install the environment on one node, check the report, and install it on both. Return its state on each node."""
     cluster.put(cluster.machines[0])
     result = cluster.run()
@@ -120,11 +120,11 @@ def there(cluster: Cluster) -> list[str]:
     return cluster.states()
 
 
-def seen(result: Result) -> dict[str, Any]:
+def existing_environments(result: Result) -> dict[str, Any]:
     return {name: one["named"]["old"]["existing"] for name, one in result.results("Look at PyTorch").items()}
 
 
-def test_environment_is_detected_verified_and_unchanged(cluster: Cluster, there: list[str]) -> None:
+def test_environment_is_detected_verified_and_unchanged(cluster: Cluster, installed_states: list[str]) -> None:
     for more in ({}, {"check": True}, {"pytorch_mode": "verify"}):
         result = cluster.run(**more)
         assert (result.rc, result.changed) == (0, []), result.stdout
@@ -132,11 +132,11 @@ def test_environment_is_detected_verified_and_unchanged(cluster: Cluster, there:
         version = cluster.machines[0].inside("sh", "-c", f"ls -d {REAL}/torch-*.dist-info").stdout
         version = version.strip().rpartition("/torch-")[2].removesuffix(".dist-info")
         found = {"path": PREFIX, "made_by": "conda", "python": "3.11.2", "torch": version}
-        assert seen(result) == dict.fromkeys(NODES, found)
-    assert cluster.states() == there
+        assert existing_environments(result) == dict.fromkeys(NODES, found)
+    assert cluster.states() == installed_states
 
 
-def test_launch_runs_in_the_environment(cluster: Cluster, there: list[str]) -> None:
+def test_launch_runs_in_the_environment(cluster: Cluster, installed_states: list[str]) -> None:
     script = cluster.folder / "sum.py"
     script.write_text(SCRIPT)
     result = cluster.run(
@@ -148,15 +148,17 @@ def test_launch_runs_in_the_environment(cluster: Cluster, there: list[str]) -> N
     )
     assert result.rc == 0, result.stdout
     assert f"ran in {PREFIX} sum 1" in result.stdout
-    assert cluster.states() == there
+    assert cluster.states() == installed_states
 
 
 def reported(result: Result) -> str:
     return str(next(iter(result.results("Judge what was seen").values()))["msg"])
 
 
-def test_inspect_shows_how_to_use_the_environment_and_its_contents(cluster: Cluster, there: list[str]) -> None:
-    del there
+def test_inspect_shows_how_to_use_the_environment_and_its_contents(
+    cluster: Cluster, installed_states: list[str]
+) -> None:
+    del installed_states
     result = cluster.run("playbooks/inspect.yml", cluster_environments={})
     line = f"node1, node2: {PREFIX}: made by conda, Python 3.11, torch "
     to_add = f"To launch in it, add 'train: {{prefix: {PREFIX}}}' to cluster_environments."
@@ -181,8 +183,8 @@ def test_inspect_shows_how_to_use_the_environment_and_its_contents(cluster: Clus
 
 
 @pytest.mark.slow
-def test_writable_environment_is_reported_or_refused(cluster: Cluster, there: list[str]) -> None:
-    del there
+def test_writable_environment_is_reported_or_refused(cluster: Cluster, installed_states: list[str]) -> None:
+    del installed_states
     machine = cluster.machines[0]
     machine.inside("chown", "-R", "admin:", BASE)
     try:
@@ -204,8 +206,8 @@ def test_writable_environment_is_reported_or_refused(cluster: Cluster, there: li
         machine.inside("sh", "-ec", f"chmod 0755 {BASE}; chmod o-w {PREFIX}/bin; chown -R root: {BASE}")
 
 
-def test_environment_removed_from_the_inventory_is_kept(cluster: Cluster, there: list[str]) -> None:
-    del there
+def test_environment_removed_from_the_inventory_is_kept(cluster: Cluster, installed_states: list[str]) -> None:
+    del installed_states
     before = cluster.states()
     result = cluster.run(cluster_environments={})
     assert (result.rc, result.changed) == (0, []), result.stdout

@@ -155,7 +155,7 @@ class Visit:
         return kept
 
     @property
-    def bad(self) -> dict[str, set[str]]:
+    def not_passed(self) -> dict[str, set[str]]:
         """Return the nodes of each finding that did not pass."""
         found: dict[str, set[str]] = {}
         for finding in self.verdict["findings"]:
@@ -221,7 +221,7 @@ def healthy(clinic: Clinic) -> Visit:
 
 
 @pytest.fixture(scope="module")
-def sick(clinic: Clinic, healthy: Visit, nodes: dict[str, Machine], turn: int) -> Visit:
+def faulty(clinic: Clinic, healthy: Visit, nodes: dict[str, Machine], turn: int) -> Visit:
     """Check the cluster with all faults at the same time."""
     late = f"{{{{ '{LATE}' if inventory_hostname == 'node3' else '/usr/bin/python3' }}}}"
     with ExitStack() as on:
@@ -248,41 +248,41 @@ def metrics(machine: Machine) -> str:
 
 def test_healthy_cluster_has_no_finding(healthy: Visit) -> None:
     assert healthy.result.rc == 0, healthy.result.stdout
-    assert healthy.bad == {}
+    assert healthy.not_passed == {}
     assert healthy.verdict["status"] == "healthy"
 
 
-def test_check_reports_no_change(healthy: Visit, sick: Visit) -> None:
+def test_check_reports_no_change(healthy: Visit, faulty: Visit) -> None:
     assert healthy.result.changed == []
-    assert sick.result.changed == []
+    assert faulty.result.changed == []
 
 
 @pytest.mark.moment
 @pytest.mark.parametrize("name", NAMED)
-def test_fault_is_reported_on_its_node(name: str, sick: Visit) -> None:
-    assert sick.bad[name] == {NAMED[name]}
+def test_fault_is_reported_on_its_node(name: str, faulty: Visit) -> None:
+    assert faulty.not_passed[name] == {NAMED[name]}
 
 
 @pytest.mark.moment
-def test_nothing_else_is_reported(sick: Visit) -> None:
-    assert sick.bad.keys() == NAMED.keys()
+def test_nothing_else_is_reported(faulty: Visit) -> None:
+    assert faulty.not_passed.keys() == NAMED.keys()
 
 
-def test_open_gate_reports_failures_without_failing(sick: Visit) -> None:
-    assert sick.result.rc == 0, sick.result.stdout
-    assert sick.verdict["status"] == "degraded"
+def test_open_gate_reports_failures_without_failing(faulty: Visit) -> None:
+    assert faulty.result.rc == 0, faulty.result.stdout
+    assert faulty.verdict["status"] == "degraded"
 
 
-def test_metrics_match_the_findings(sick: Visit, nodes: dict[str, Machine]) -> None:
+def test_metrics_match_the_findings(faulty: Visit, nodes: dict[str, Machine]) -> None:
     text = metrics(nodes["node1"])
     assert re.search(r'^muster_check_status\{check="node\.disk\.small",peer=""\} [12]$', text, re.MULTILINE), text
     assert "job.stale" not in text
 
 
-def test_repaired_cluster_has_no_finding(sick: Visit, clinic: Clinic, nodes: dict[str, Machine]) -> None:
+def test_repaired_cluster_has_no_finding(faulty: Visit, clinic: Clinic, nodes: dict[str, Machine]) -> None:
     again = clinic.look(health_prometheus_dir=METRICS)
     assert again.result.rc == 0, again.result.stdout
-    assert again.bad == {}
+    assert again.not_passed == {}
     assert "node.disk.small" not in metrics(nodes["node1"])
 
 
@@ -293,7 +293,7 @@ def test_setting_lost_at_the_next_restart_is_reported(clinic: Clinic, nodes: dic
     proof = f"! test -e {LOGIND} && {REMOVES} | grep -qx 'b false'"
     with injected(nodes["node1"], Fault("node1", does, proof, undo)):
         visit = clinic.look(health_gate="warn")
-    assert visit.bad["os.remove_ipc"] == {"node1"}
+    assert visit.not_passed["os.remove_ipc"] == {"node1"}
     [said] = [one["summary"] for one in visit.verdict["findings"] if one["id"] == "os.remove_ipc"]
     assert "from the next start on" in said
 
@@ -305,20 +305,22 @@ def test_launch_is_refused_while_its_port_is_taken(clinic: Clinic, nodes: dict[s
         checked = clinic.look(check=True)
         refused = clinic.look()
         warned = clinic.look(health_gate="warn")
-        road = clinic.take("site.yml", {}, tags="health,ddp_smoke")
+        pipeline = clinic.take("site.yml", {}, tags="health,ddp_smoke")
     assert differences(before, take(head)) == []
-    visits = (checked, refused, warned, road)
+    visits = (checked, refused, warned, pipeline)
     assert [visit.result.rc == 0 for visit in visits] == [True, False, True, False], warned.result.stdout
     for visit in visits:
-        assert visit.bad.keys() & {"job.port.held", "net.master_port.foreign"} == visit.bad.keys() != set()
-        assert set.union(*visit.bad.values()) == {"node1"}, visit.bad
+        assert (
+            visit.not_passed.keys() & {"job.port.held", "net.master_port.foreign"} == visit.not_passed.keys() != set()
+        )
+        assert set.union(*visit.not_passed.values()) == {"node1"}, visit.not_passed
         assert (visit.run / "report.html").stat().st_size
     assert refused.verdict["status"] == "failed"
     assert f"{PORT}" in refused.refusal
     assert refused.refusal.startswith("node1")
     assert warned.verdict["status"] == "degraded"
-    assert road.refusal == refused.refusal
-    assert not (road.run / "plan.json").exists(), "the refused launch has a plan"
+    assert pipeline.refusal == refused.refusal
+    assert not (pipeline.run / "plan.json").exists(), "the refused launch has a plan"
 
 
 @pytest.mark.moment
@@ -331,8 +333,8 @@ def test_unreachable_node_is_reported(clinic: Clinic, nodes: dict[str, Machine])
         dead.podman("start")
         until(dead.ssh_answers, PATIENCE, f"{dead.name} is back")
     assert visit.result.rc != 0
-    assert visit.bad["node.unreachable"] == {"node3"}
-    assert set.union(*visit.bad.values()) == {"node3"}, visit.bad
+    assert visit.not_passed["node.unreachable"] == {"node3"}
+    assert set.union(*visit.not_passed.values()) == {"node3"}, visit.not_passed
     assert "node3" in visit.refusal
     # The other nodes were checked.
     assert sorted(path.stem for path in (visit.run / "health").iterdir()) == ["node1", "node2"]
@@ -341,7 +343,7 @@ def test_unreachable_node_is_reported(clinic: Clinic, nodes: dict[str, Machine])
 def test_checks_without_root_skip_some_and_report_no_fault(clinic: Clinic, healthy: Visit) -> None:
     visit = clinic.look(ansible_become=False)
     assert visit.result.rc == 0, visit.result.stdout
-    assert visit.bad == {}
+    assert visit.not_passed == {}
     skipped = {entry["id"]: entry["why"] for entry in visit.verdict["coverage"]["skipped"]}
     as_root = {entry["id"] for entry in healthy.verdict["coverage"]["skipped"]}
     assert skipped.keys() > as_root
@@ -351,6 +353,6 @@ def test_checks_without_root_skip_some_and_report_no_fault(clinic: Clinic, healt
 def test_limited_node_is_skipped_with_the_reason(clinic: Clinic) -> None:
     visit = clinic.look(limit="node1,node2")
     assert visit.result.rc == 0, visit.result.stdout
-    assert visit.bad == {}
+    assert visit.not_passed == {}
     left_out = {"id": "node", "node": "node3", "why": "--limit leaves it out"}
     assert left_out in visit.verdict["coverage"]["skipped"]

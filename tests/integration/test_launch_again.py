@@ -80,7 +80,7 @@ def ended_on(drill: Drill, node: str, seconds: float) -> float:
     return time.monotonic() - begun
 
 
-def said_on(machine: Machine, drill: Drill) -> dict[str, Any]:
+def result_on(machine: Machine, drill: Drill) -> dict[str, Any]:
     """Return the result that the main process wrote on the node."""
     path = f"/run/muster/launches/{drill.launch_id}/unit/result.json"
     found: dict[str, Any] = json.loads(machine.inside("cat", path).stdout)
@@ -104,7 +104,7 @@ def test_frozen_node_ends_a_detached_launch_on_the_others(
     nodes[1].podman("pause")
     seconds = ended_on(detached, "node1", STATED)
     assert seconds > SILENCE - 5
-    assert "node2 has not been heard of for 20 s" in said_on(nodes[0], detached)["error"]
+    assert "node2 has not been heard of for 20 s" in result_on(nodes[0], detached)["error"]
     nodes[1].podman("unpause")
     ended_on(detached, "node2", STATED)
     verdict = attached(detached, play)
@@ -118,7 +118,7 @@ def test_frozen_head_node_ends_a_detached_launch_on_the_others(detached: Drill, 
     nodes[0].podman("pause")
     seconds = ended_on(detached, "node2", STATED)
     assert seconds > SILENCE - 5
-    assert "the head node node1 has not been heard of for 20 s" in said_on(nodes[1], detached)["error"]
+    assert "the head node node1 has not been heard of for 20 s" in result_on(nodes[1], detached)["error"]
 
 
 @pytest.mark.pipeline
@@ -127,7 +127,7 @@ def test_stopped_unit_ends_a_detached_launch_and_is_reported(
 ) -> None:
     nodes[1].inside("systemctl", "stop", detached.unit())
     ended_on(detached, "node1", STATED / 2)
-    assert said_on(nodes[0], detached)["reason"] in ("peer", "exit")
+    assert result_on(nodes[0], detached)["reason"] in ("peer", "exit")
     verdict = attached(detached, play)
     assert verdict["status"] == "failed"
     assert "node2: the launch's unit was stopped from outside" in verdict["summary"]
@@ -152,9 +152,9 @@ def test_restarts_of_a_detached_administrator_launch_are_refused(tmp_path: Path,
     for launch_as in ("auto", "cluster_user"):
         result = play("playbooks/launch.yml", extravars={**asked, "launch_restarts": 1, "launch_as": launch_as})
         assert result.rc != 0
-        said = " ".join(result.stdout.split())
-        assert "launch_restarts of a detached launch needs a watcher on the head node" in said
-        assert "an administrator's launch has no such logins" in said
+        latest_events = " ".join(result.stdout.split())
+        assert "launch_restarts of a detached launch needs a watcher on the head node" in latest_events
+        assert "an administrator's launch has no such logins" in latest_events
 
 
 # ---------------------------------------------------------------- restarts
@@ -175,7 +175,7 @@ def runs(drill: Drill) -> list[Path]:
     return sorted(path.parent for path in (drill.folder / "kept" / ARTIFACTS.name).glob("2*/plan.json"))
 
 
-def said(run: Path) -> dict[str, Any]:
+def latest_events(run: Path) -> dict[str, Any]:
     log = run / "logs/node1/rank0.stdout.log"
     return events(log.read_text().rpartition("\n")[0]) if log.exists() else {}
 
@@ -183,7 +183,7 @@ def said(run: Path) -> dict[str, Any]:
 def reach(drill: Drill, step: int) -> None:
     def there() -> bool:
         assert drill.is_running(), "the play ended too early"
-        return bool(runs(drill)) and said(runs(drill)[0]).get("step", {}).get("step", 0) >= step
+        return bool(runs(drill)) and latest_events(runs(drill)[0]).get("step", {}).get("step", 0) >= step
 
     until(there, PATIENCE, f"step {step}")
 
@@ -217,7 +217,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, node: Callable[[str], Machin
     drill = trained(tmp_path_factory.mktemp("whole") / "run", ["node1", "node2"])
     assert drill.begin().end()["status"] == "healthy"
     plan = json.loads((drill.run / "plan.json").read_text())
-    return {**said(drill.run), "weights": weights(node("node1"), plan)}
+    return {**latest_events(drill.run), "weights": weights(node("node1"), plan)}
 
 
 @pytest.mark.slow
@@ -244,9 +244,9 @@ def test_spare_node_replaces_a_failed_node(
     (finding,) = [one for one in verdict["findings"] if one["id"] == "launch.restarted"]
     assert finding["node"] == "node2"
     assert "node3 takes the place of node2" in finding["summary"]
-    assert said(second)["resumed"]["step"] % 5 == 0
+    assert latest_events(second)["resumed"]["step"] % 5 == 0
     # Equal bit by bit, because the world size is unchanged and the ranks use CPUs.
-    assert said(second)["summary"]["parameters_sha256"] == whole["summary"]["parameters_sha256"]
+    assert latest_events(second)["summary"]["parameters_sha256"] == whole["summary"]["parameters_sha256"]
 
 
 @pytest.mark.slow
@@ -265,7 +265,7 @@ def test_remaining_nodes_continue_without_a_failed_node(
     plan = json.loads((second / "plan.json").read_text())
     assert [entry["node"] for entry in plan["nodes"]] == ["node1", "node2"]
     assert json.loads((runs(drill)[0] / "verdict.json").read_text())["status"] == "degraded"
-    assert said(second)["resumed"]["step"] % 5 == 0
+    assert latest_events(second)["resumed"]["step"] % 5 == 0
     found, expected = weights(node("node1"), plan), whole["weights"]
     worst = max(abs(one - other) for one, other in zip(found, expected, strict=True))
     size = max(map(abs, expected))

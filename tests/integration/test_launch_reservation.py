@@ -95,7 +95,7 @@ def refusals(drill: Drill) -> dict[str, str]:
     return {finding["node"]: finding["summary"] for finding in failed}
 
 
-def said_by(drill: Drill) -> str:
+def output_of(drill: Drill) -> str:
     text: str = drill.runner.stdout.read()
     return text
 
@@ -145,7 +145,7 @@ def test_waiting_launch_starts_when_the_other_ends(launches: Any, nodes: tuple[M
     first = running(launches())
     waiting = [launches(launch_wait=True) for _ in range(2)]
     until(
-        lambda: all(first.launch_id in said_by(one) for one in waiting),
+        lambda: all(first.launch_id in output_of(one) for one in waiting),
         PATIENCE,
         "both report the holder",
     )
@@ -153,7 +153,7 @@ def test_waiting_launch_starts_when_the_other_ends(launches: Any, nodes: tuple[M
     finish(first, nodes)
     second = running(*waiting)
     (third,) = (one for one in waiting if one is not second)
-    until(lambda: second.launch_id in said_by(third), PATIENCE, "the other launch still waits")
+    until(lambda: second.launch_id in output_of(third), PATIENCE, "the other launch still waits")
     assert ranks(third) == []
     finish(second, nodes)
     finish(running(third), nodes)

@@ -205,9 +205,9 @@ def test_shared_folder_works_for_another_user_and_checkout(
     assert play("playbooks/share.yml", extravars={"share_to": str(folder)}).changed == []
 
     check_out(anna)
-    pinged = anna.types("ansible", "node1", "-i", "../lab", "-m", "ansible.builtin.ping")
+    pinged = anna.run("ansible", "node1", "-i", "../lab", "-m", "ansible.builtin.ping")
     assert pinged.returncode == 0, pinged.stdout + pinged.stderr
-    planned = anna.types("ansible-playbook", "playbooks/plan.yml", "-i", "../lab", "-e", "launch_script=/srv/train.py")
+    planned = anna.run("ansible-playbook", "playbooks/plan.yml", "-i", "../lab", "-e", "launch_script=/srv/train.py")
     assert planned.returncode == 0, planned.stdout + planned.stderr
     # No connection to another machine at node1's address.
     known = folder / "known_hosts"
@@ -216,7 +216,7 @@ def test_shared_folder_works_for_another_user_and_checkout(
     other = next(line for line in lines if line.endswith("muster:node2")).split()[1:3]
     known.write_text(" ".join([*swapped, *other]) + "\n")
     anew = "--ssh-common-args=-o ControlPath=none"
-    refused = anna.types("ansible", "node1", "-i", "../lab", "-m", "ansible.builtin.ping", anew)
+    refused = anna.run("ansible", "node1", "-i", "../lab", "-m", "ansible.builtin.ping", anew)
     assert refused.returncode != 0
     assert "Host key verification failed" in refused.stdout + refused.stderr
 

@@ -51,7 +51,7 @@ class Story:
         self.ready = play("site.yml", tags=f"{UP_TO_NETWORK},pytorch")
         self.plan = ranks(play)
         self.drill = drill.begin().in_step(2)
-        self.take_up(play)
+        self.add_node(play)
         self.before = [take(machine) for machine in self.nodes]
         self.at_work = processes(self.drill.launch_id)
         self.step = self.steps()
@@ -62,7 +62,7 @@ class Story:
         self.later_step = self.steps()
         self.later_plan = ranks(play)
 
-    def take_up(self, play: Play) -> None:
+    def add_node(self, play: Play) -> None:
         """Add the new node to the inventory and start its machine."""
         listed = yaml.safe_load(LISTED.read_text())
         listed["gpu_nodes"]["hosts"][NEW] = {"ansible_host": "{{ sandbox_prefix }}.14"}

@@ -79,14 +79,14 @@ class Lab:
     def reason(self) -> str:
         return str(self.of(NEW)["cluster_quarantined"]["reason"])
 
-    def begun(self, variables: dict[str, str]) -> None:
+    def write_interrupted_entry(self, variables: dict[str, str]) -> None:
         """Write the inventory entry that an earlier, killed run leaves."""
         listed = yaml.safe_load(self.written)
         own = {"ansible_host": self.address(NEW), "cluster_quarantined": {"reason": "being onboarded"}, **variables}
         listed["gpu_nodes"]["hosts"][NEW] = own
         self.hosts.write_text(yaml.safe_dump(listed))
 
-    def as_written(self) -> None:
+    def restore(self) -> None:
         self.hosts.write_text(self.written)
         (self.folder / "known_hosts").write_text(self.pinned)
 
@@ -133,7 +133,7 @@ def no_sudo(machine: Machine) -> Iterator[None]:
 
 
 @contextmanager
-def password_of_sudo(machine: Machine) -> Iterator[None]:
+def sudo_with_password(machine: Machine) -> Iterator[None]:
     rules = "/etc/sudoers.d/zz-muster-test"
     machine.inside("sh", "-c", f"echo 'admin ALL=(ALL) PASSWD: ALL' >{rules}")
     try:
@@ -143,7 +143,7 @@ def password_of_sudo(machine: Machine) -> Iterator[None]:
 
 
 @contextmanager
-def an_older_python(machine: Machine) -> Iterator[None]:
+def older_python(machine: Machine) -> Iterator[None]:
     """Replace Python with a stub that only prints an old version."""
     machine.inside("mv", PYTHON, f"{PYTHON}.kept")
     machine.inside("sh", "-c", f"printf '#!/bin/sh\\necho 3.8\\n' >{PYTHON} && chmod 755 {PYTHON}")
@@ -157,8 +157,8 @@ def an_older_python(machine: Machine) -> Iterator[None]:
     ("fault", "why"),
     [
         (no_sudo, "it has no sudo, which Muster needs, also where root logs in."),
-        (password_of_sudo, "sudo asks admin for a password there. Add --ask-become-pass"),
-        (an_older_python, "its /usr/bin/python3 is Python 3.8, and Muster needs 3.10 or newer."),
+        (sudo_with_password, "sudo asks admin for a password there. Add --ask-become-pass"),
+        (older_python, "its /usr/bin/python3 is Python 3.8, and Muster needs 3.10 or newer."),
     ],
 )
 def test_unsuitable_machine_is_not_added_to_the_inventory(
@@ -169,7 +169,7 @@ def test_unsuitable_machine_is_not_added_to_the_inventory(
     assert refused.rc != 0
     assert last_line(refused.shown).startswith(f"NOT ONBOARDED: {NEW} is not a member: {why}"), refused.shown
     assert lab.hosts.read_text() == lab.written
-    lab.as_written()
+    lab.restore()
 
 
 def test_changed_host_key_is_refused(lab: Lab, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_changed_host_key_is_refused(lab: Lab, tmp_path: Path) -> None:
     assert line.startswith(f"NOT ONBOARDED: {NEW} is not a member: refused (CHANGED): it was known by SHA256:"), line
     assert f"-e node={NEW} -e address={lab.address(NEW)} -e host_key=SHA256:" in line
     assert lab.hosts.read_text() == lab.written
-    lab.as_written()
+    lab.restore()
 
 
 def test_all_problems_are_reported_at_once(lab: Lab) -> None:
@@ -302,7 +302,7 @@ def another_clock(machine: Machine) -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def a_filtered_port(machine: Machine) -> Iterator[dict[str, str]]:
+def filtered_port(machine: Machine) -> Iterator[dict[str, str]]:
     """Block the port for one member, verified by a scan. The step network reads the rule and sends nothing there."""
     port = net_faults.PORT
     with net_faults.shut(machine, find_machine(MEMBERS[0]), port, str(port), "drop", refused=False):
@@ -312,14 +312,14 @@ def a_filtered_port(machine: Machine) -> Iterator[dict[str, str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "why"),
-    [(no_space, "/opt/muster"), (another_clock, "clock"), (a_filtered_port, f"port {net_faults.PORT}")],
+    [(no_space, "/opt/muster"), (another_clock, "clock"), (filtered_port, f"port {net_faults.PORT}")],
 )
 def test_faulty_machine_stays_quarantined_with_the_reason(
     lab: Lab, tmp_path: Path, fault: Callable[[Machine], AbstractContextManager[dict[str, str]]], why: str
 ) -> None:
-    lab.as_written()
+    lab.restore()
     with fault(lab.machines[NEW]) as variables:
-        lab.begun(variables)
+        lab.write_interrupted_entry(variables)
         red = lab.run_as_user(tmp_path)
     assert red.rc != 0, red.shown
     assert lab.reason().startswith("not accepted: ")
@@ -335,7 +335,7 @@ def has_come_to(run: Run, task: str) -> bool:
 
 @pytest.mark.slow
 def test_run_killed_at_each_step_converges_when_repeated(lab: Lab, tmp_path: Path) -> None:
-    lab.as_written()
+    lab.restore()
     request = [ONBOARD, "-e", f"node={NEW}", "-e", f"address={lab.address(NEW)}"]
     for task in MOMENTS:
         # Forces every role to run, also on a machine that an earlier test has nearly finished.
@@ -358,7 +358,7 @@ def launches(machine: Machine) -> str:
 @pytest.mark.slow
 def test_repeated_run_waits_for_the_acceptance_launch_of_a_killed_run(lab: Lab, tmp_path: Path) -> None:
     """A launch that has just started is not ended before its first minute is over."""
-    lab.as_written()
+    lab.restore()
     words = [ONBOARD, "-e", f"node={NEW}", "-e", f"address={lab.address(NEW)}", "-e", "trust_confirmed=true"]
     run = Run(tmp_path, *words, inventory=lab.folder)
     until(lambda: bool(launches(lab.machines[NEW])) or run.over_within(0), PATIENCE, "the acceptance launch runs")
@@ -375,11 +375,11 @@ def test_repeated_run_waits_for_the_acceptance_launch_of_a_killed_run(lab: Lab, 
 def test_runs_killed_at_ten_moments_lock_nobody_out_and_converge(lab: Lab, tmp_path: Path) -> None:
     """Each run starts with the machine as the previous run left it. Two runs start with a bare machine."""
     request = [ONBOARD, "-e", f"node={NEW}", "-e", f"address={lab.address(NEW)}", "-e", "trust_confirmed=true"]
-    lab.as_written()
+    lab.restore()
     whole = Run(tmp_path, *request, "-e", "full=true", inventory=lab.folder).end()
     assert whole.rc == 0, whole.shown
     for number, moment in enumerate(moments(10, whole.seconds)):
-        lab.as_written()
+        lab.restore()
         if number % 5 == 0:
             (folder := tmp_path / f"bare{number}").mkdir()
             make_bare(folder, NEW)

@@ -56,7 +56,7 @@ class Lab:
     def loaded(self) -> list[str]:
         return [loaded(node) for node in self.nodes]
 
-    def type(self, command: str) -> None:
+    def run_command(self, command: str) -> None:
         """Run a printed command with the inventory that the user adds."""
         program, *words = shlex.split(command)
         argv = [str(BIN / program), "-i", str(self.inventory), *words]
@@ -65,7 +65,7 @@ class Lab:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def said(result: Result, task: str) -> str:
+def message_of(result: Result, task: str) -> str:
     return str(next(done["msg"] for done in result.results(task).values()))
 
 
@@ -102,7 +102,7 @@ def test_check_mode_shows_the_driver_and_changes_nothing(lab: Lab) -> None:
     before = [boot(node) for node in lab.nodes]
     result = lab.play(driver=BRANCH, check=True)
     assert result.rc == 0, result.stdout
-    shown = said(result, PLAN).splitlines()
+    shown = message_of(result, PLAN).splitlines()
     assert shown[0] == f"changes  node1, node2: driver {BEFORE} -> {BRANCH} from nvidia"
     assert shown[2] == "order    node2 first, by itself, then node1; a batch that is not good ends it"
     assert [boot(node) for node in lab.nodes] == before
@@ -118,7 +118,7 @@ def test_driver_that_does_not_load_on_the_first_node_ends_the_upgrade(lab: Lab) 
     assert result.rc != 0
     assert (loaded(other), versions(other)) == (BEFORE, there), result.stdout
     assert versions(first)["libnvidia-compute"].startswith(AFTER), result.stdout
-    ended = said(result, END)
+    ended = message_of(result, END)
     assert "The upgrade ends here: node1 is as before, and the inventory too." in ended
     owner = first.inside("stat", "--format=%U %a", KEPT).stdout.split()
     assert owner == ["root", "755"]
@@ -127,7 +127,7 @@ def test_driver_that_does_not_load_on_the_first_node_ends_the_upgrade(lab: Lab) 
     before = boot(first)
     assert len(commands) == 2
     for command in commands:
-        lab.type(command)
+        lab.run_command(command)
     until(
         lambda: boot(first) != before and loaded(first) == BEFORE, 150, "the node has rebooted with the previous driver"
     )
@@ -139,7 +139,7 @@ def test_all_nodes_get_the_driver_and_the_inventory_is_updated(lab: Lab) -> None
     result = lab.play(driver=BRANCH)
     assert result.rc == 0, result.stdout
     assert lab.loaded() == [AFTER] * 2
-    assert said(result, END) == f"2 nodes have the driver {BRANCH}."
+    assert message_of(result, END) == f"2 nodes have the driver {BRANCH}."
     listed = yaml.safe_load((lab.inventory / "hosts.yml").read_text())["gpu_nodes"]["vars"]
     assert listed["gpu_stack_driver"] == BRANCH
     assert [kept(node) for node in lab.nodes] == [[], []]

@@ -65,7 +65,7 @@ class Cluster:
         (said,) = {done["msg"] for done in result.results(END).values()}
         return str(said)
 
-    def type(self, command: str) -> None:
+    def run_command(self, command: str) -> None:
         """Run a printed command with the inventory that the user adds."""
         program, *words = shlex.split(command)
         argv = [str(BIN / program), "-i", str(self.inventory), *words]
@@ -213,7 +213,7 @@ def test_printed_commands_boot_the_older_kernel_once(cluster: Cluster) -> None:
     node = cluster.machines["node3"]
     before = boot(node)
     for words in (shlex.join(["grub-reboot", ENTRY]), "shutdown -r +1"):
-        cluster.type(f"ansible node3 --become -m ansible.builtin.command -a {shlex.quote(words)}")
+        cluster.run_command(f"ansible node3 --become -m ansible.builtin.command -a {shlex.quote(words)}")
     until(lambda: running(node) == OLD and boot(node) != before, 120, "the node has rebooted")
     until(node.ssh_answers, PATIENCE, "the node accepts logins")
     restart(node)

@@ -99,7 +99,7 @@ class Watched:
     def __init__(self, person: Person, head: Machine) -> None:
         self.person = person
         self.head = head
-        self.begun = person.types("ansible-playbook", "playbooks/launch.yml", "-i", "../lab", "-e", json.dumps(LAUNCH))
+        self.begun = person.run("ansible-playbook", "playbooks/launch.yml", "-i", "../lab", "-e", json.dumps(LAUNCH))
         assert self.begun.returncode == 0, self.begun.stdout + self.begun.stderr
         self.launch_id = newest(person).name
         self.folder = f"/run/user/{person.uid}/muster/watchers/{self.launch_id}"
@@ -139,7 +139,7 @@ def newest(person: Person) -> Path:
 
 
 def run_as(person: Person, playbook: str, **variables: Any) -> CompletedProcess[str]:
-    return person.types("ansible-playbook", playbook, "-i", "../lab", "-e", json.dumps(variables))
+    return person.run("ansible-playbook", playbook, "-i", "../lab", "-e", json.dumps(variables))
 
 
 def fail_once(launch: Watched) -> None:

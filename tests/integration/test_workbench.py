@@ -233,7 +233,7 @@ def test_launch_user_starts_a_notebook_without_root(nodes: list[Machine], person
     check_out(ben)
     port = free_port()
     typed = ("ansible-playbook", BOOK, "-i", "../lab", "-e", f"notebook_port={port}", "-e")
-    started = ben.types(*typed, "notebook_state=started")
+    started = ben.run(*typed, "notebook_state=started")
     assert started.returncode == 0, started.stdout
     line = next(line for line in started.stdout.splitlines() if "The way to it, for ben: " in line)
     token = ben.ssh(nodes[0], "cat /var/lib/muster/users/ben/notebook/token").stdout
@@ -241,9 +241,9 @@ def test_launch_user_starts_a_notebook_without_root(nodes: list[Machine], person
     with tunnel(shlex.split(line.partition("for ben: ")[2].replace("ssh ", "ssh -F none ", 1)), port):
         assert Jupyter(port).ask("/api/status")[0] == 403
         assert Jupyter(port, token).ask("/api/status")[0] == 200
-    other = ben.types(*typed, "notebook_user=anna", "-e", "notebook_state=stopped")
+    other = ben.run(*typed, "notebook_user=anna", "-e", "notebook_state=stopped")
     assert other.returncode != 0
-    assert ben.types(*typed, "notebook_state=stopped").returncode == 0
+    assert ben.run(*typed, "notebook_state=stopped").returncode == 0
     shutil.rmtree(ben.checkout)
 
 

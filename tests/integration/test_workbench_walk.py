@@ -129,7 +129,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
 
 
 def launch(person: Person, **requested: Any) -> str:
-    done = person.types(*LAUNCH, json.dumps(requested))
+    done = person.run(*LAUNCH, json.dumps(requested))
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -192,7 +192,7 @@ def test_pages_open_through_the_printed_command_with_the_token(
         cell["execution_count"] = None
         kernel = {"name": "python3", "display_name": "PyTorch", "language": "python"}
         book = {"cells": [cell], "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
-        Jupyter(port, token).said("/api/contents/walk.ipynb", "PUT", {"type": "notebook", "content": book})
+        Jupyter(port, token).request_json("/api/contents/walk.ipynb", "PUT", {"type": "notebook", "content": book})
         browser.go(f"{lab}/lab/tree/walk.ipynb?token={token}", width=1400)
         until(lambda: browser.value("!!document.querySelector('.jp-Notebook .cm-content')"), PATIENCE, "the cell")
         shown(browser, "Idle")

@@ -100,7 +100,7 @@ def state(machine: Machine) -> dict[str, str]:
     return {path: KEYS.sub("KEY", text) for path, text in take(machine).items() if not BY_CHANCE.fullmatch(path)}
 
 
-def left(machine: Machine) -> str:
+def leftovers(machine: Machine) -> str:
     return machine.inside("sh", "-c", LEFT).stdout
 
 
@@ -150,7 +150,7 @@ def test_next_run_completes_a_killed_run(cluster: Cluster, start: str, share: fl
     assert third.changed == 0, third.shown
     assert tried.failed == []
     for machine in cluster.machines:
-        assert left(machine) == "", machine.name
+        assert leftovers(machine) == "", machine.name
         assert machine.inside("dpkg", "--audit").stdout == "", machine.name
         assert machine.inside("apt-get", "check", check=False).returncode == 0, machine.name
         other = differences(cluster.sound[start][machine.name], state(machine))

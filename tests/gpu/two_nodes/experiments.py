@@ -157,7 +157,7 @@ def cut_off(verdict: str) -> Iterator[None]:
         subprocess.run(nodes.inside("node2", "nft", "delete", "table", "inet", "two"), check=True)
 
 
-def look_live(lab: Lab, name: str) -> None:
+def record_live_diagnosis(lab: Lab, name: str) -> None:
     """Record a live diagnosis and the output of NCCL's RAS."""
     lab.keep_of_nodes(f"{name}_ras", "python3", "-c", RAS)
     lab.begin(f"{name}_live", "diagnose.yml", "-e", "live=true").wait()
@@ -210,7 +210,7 @@ def killed(lab: Lab, name: str) -> Seen:
 def stopped(lab: Lab, name: str) -> Seen:
     run = lab.launch(name, FAULTY).says(STEP)
     os.kill(nodes.of_rank(1), signal.SIGSTOP)
-    look_live(lab, name)
+    record_live_diagnosis(lab, name)
     run.wait()
     return lab.seen()
 
@@ -218,7 +218,7 @@ def stopped(lab: Lab, name: str) -> Seen:
 def dropped(lab: Lab, name: str) -> Seen:
     run = lab.launch(name, FAULTY).says(STEP)
     with cut_off("drop"):
-        look_live(lab, name)
+        record_live_diagnosis(lab, name)
         run.wait()
     return lab.seen()
 

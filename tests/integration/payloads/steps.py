@@ -24,7 +24,7 @@ def broken(fault: str) -> None:
         sys.exit(3)
     if fault == "sleep":
         print("waits", flush=True)
-        wait_for_a_file_that_never_comes()
+        wait_forever()
     if fault == "fill":
         with Path("ballast").open("wb") as stream:
             while True:
@@ -32,7 +32,7 @@ def broken(fault: str) -> None:
                 stream.flush()
 
 
-def wait_for_a_file_that_never_comes() -> None:
+def wait_forever() -> None:
     while True:
         time.sleep(0.5)
 

@@ -37,7 +37,7 @@ def mount_over(path: str, text: str) -> None:
     mount("--bind", str(file), path)
 
 
-def remove_what_was_shown() -> None:
+def remove_mounts() -> None:
     for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
         source, path = line.split()[:2]
         if source == "standin":
@@ -159,7 +159,7 @@ def main() -> None:
     if sys.argv[1:] == ["config"]:
         show_config(devices)
         return
-    remove_what_was_shown()
+    remove_mounts()
     SHADOW.mkdir(exist_ok=True)
     mount("-t", "tmpfs", "-o", "mode=0755", "standin", str(SHADOW))
     kernel = booted_kernel()
