@@ -90,7 +90,7 @@ def test_without_a_gpu_some_are_left_out_with_the_reason() -> None:
     chosen, left_out = choose(["hog", "killed"], 0)
     assert [one.name for one in chosen] == ["killed"]
     assert left_out == {"hog": "needs a GPU: fills the GPU memory"}
-    with pytest.raises(ValueError, match="no such experiment: hug; --list names them"):
+    with pytest.raises(ValueError, match="no such experiment: hug; --list prints the names"):
         choose(["hug", "killed"], 0)
 
 
