@@ -43,7 +43,7 @@ class Fault:
 
 
 def wheel() -> str:
-    """A package of one line, as a shell's command that writes it."""
+    """Return a shell command that writes a wheel with one line of code."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("somebodys.py", "NAME = 'somebody'\n")

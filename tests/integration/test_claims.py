@@ -1,4 +1,4 @@
-"""Two administrators at the same time: one run changes the nodes, and the other run is told so."""
+"""Two administrators at the same time: one run changes the nodes, and the other run is refused."""
 
 from __future__ import annotations
 

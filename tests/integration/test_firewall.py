@@ -258,7 +258,9 @@ def test_inactive_rules_are_repaired(
         assert machine.inside("systemctl", "is-enabled", "ufw").stdout == "enabled\n"
 
 
-def test_tight_mode_allows_only_launch_ports(play: Play, serving: list[Machine], outsider: Machine) -> None:
+def test_tight_mode_allows_only_launch_and_configured_ports(
+    play: Play, serving: list[Machine], outsider: Machine
+) -> None:
     first, second = serving
     allow = [{"port": SERVICE, "from": [f"{outsider.address}/32"], "comment": "dashboard"}]
     result = play(PLAYBOOK, extravars={"firewall_tight": True, "firewall_allow": allow})

@@ -274,7 +274,7 @@ def test_docker_that_ignores_the_reload_is_not_restarted(
     assert of_unit(node, "docker.service", "MainPID") == before["docker"]
 
 
-def test_nccl_conf_names_the_fabric_interfaces(
+def test_nccl_conf_names_the_training_interface(
     installed: Result, node: Machine, run_stack: Callable[..., Result]
 ) -> None:
     theirs = "# of the site\nNCCL_IB_TC=106\nNCCL_DEBUG=INFO\n"

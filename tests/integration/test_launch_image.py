@@ -153,7 +153,7 @@ def test_unit_contains_all_processes_and_ctrl_c_ends_them(drill: Drill, nodes: l
     found = processes(drill.launch_id)
     ranks = [pid for pid, env in found.items() if "RANK" in env]
     assert len(ranks) == 4
-    # The cgroup tree shows no more than this: a sandbox node gives its units no memory cgroup.
+    # Only the unit's cgroup is checked, because units of sandbox nodes have no memory cgroup.
     main = ["systemctl", "show", drill.unit(), "--property=MainPID", "--value"]
     show = f"cat /proc/$({shlex.join(main)})/cgroup"
     groups = {machine.name: machine.inside("sh", "-c", show).stdout for machine in nodes}

@@ -252,7 +252,7 @@ def test_output_is_followed_from_another_controller_until_ctrl_c(begin: Callable
 def test_result_survives_twelve_later_acceptance_tests(
     begin: Callable[..., Drill], smoke: Callable[..., Run], nodes: tuple[Machine, Machine], tmp_path: Path
 ) -> None:
-    """Logs of finished launches go; what a job wrote into its working folder stays until somebody deletes it."""
+    """Logs of finished launches go; what a job wrote into its working folder stays until it is deleted."""
     first = begin("--steps=2", launch_fetch=["results/done-*"], folder=tmp_path / "one")
     assert first.end()["status"] in ("healthy", "degraded")
     launch_id, run = first.launch_id, first.run

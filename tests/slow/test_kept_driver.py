@@ -81,7 +81,7 @@ def test_existing_driver_is_replaced_on_request(cluster: GpuCluster) -> None:
 
 def test_driver_is_removed_from_a_retired_node(cluster: GpuCluster) -> None:
     second = cluster.nodes[1]
-    inventory = cluster.folder / "leaving"  # the sandbox's own stays as it is
+    inventory = cluster.folder / "leaving"  # the inventory of the sandbox stays unchanged
     shutil.copytree(SANDBOXES, inventory)
     # Only the GPU stack was installed, so the other node has nothing to forget.
     off = dict.fromkeys(("cluster_hosts_mode", "ssh_mesh_mode", "firewall_mode"), "off")

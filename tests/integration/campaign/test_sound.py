@@ -1,4 +1,4 @@
-"""Launches without faults, some of which look suspicious: nothing is found."""
+"""Launches without faults, some of which look suspicious: no fault is reported."""
 
 from __future__ import annotations
 
