@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 # Administrator launches next to user launches, see drill_ways.py. A table without measurements stays unchanged.
 TABLES = {"drills": ("administrators", "own"), "accelerate drills": ("accelerate", "own-accelerate")}
 HEAD = [
-    "| fault | noticed, s | all clean, s | own: noticed, s | own: all clean, s | what the verdict said |",
+    "| fault | noticed, s | all clean, s | user launch: noticed, s | user launch: all clean, s | verdict |",
     "|---|---|---|---|---|---|",
 ]
 NOT_RUN = {"noticed": "not run", "clean": "not run"}

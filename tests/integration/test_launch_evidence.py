@@ -32,7 +32,7 @@ def machines(with_pytorch: None, node: Any) -> list[Machine]:
     return [node(name) for name in NODES]
 
 
-@pytest.fixture(params=["", "ada"], ids=["administrators", "own"])
+@pytest.fixture(params=["", "ada"], ids=["administrator", "user"])
 def drill(request: pytest.FixtureRequest, tmp_path: Path, machines: list[Machine]) -> Iterator[Drill]:
     """Yield a launch of three ranks on three nodes with a secret from a file."""
     if request.param:

@@ -78,7 +78,7 @@ def contents(folder: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("user", ["", "ada"], ids=["administrator", "own"])
+@pytest.mark.parametrize("user", ["", "ada"], ids=["administrator", "user"])
 def test_second_controller_follows_and_stops_a_launch(
     begin: Callable[..., Drill], other_controller: Callable[..., Result], tmp_path: Path, user: str
 ) -> None:
@@ -193,7 +193,7 @@ def test_results_are_fetched_after_a_failure(begin: Callable[..., Drill]) -> Non
     assert "fetched 8 files" in drill.runner.stdout.read()
 
 
-@pytest.mark.parametrize("user", ["", "ada"], ids=["administrator", "own"])
+@pytest.mark.parametrize("user", ["", "ada"], ids=["administrator", "user"])
 def test_list_shows_the_last_output_of_the_first_failed_rank(
     begin: Callable[..., Drill], other_controller: Callable[..., Result], user: str
 ) -> None:

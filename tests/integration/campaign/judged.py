@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from row import Row
 
-RIGHT, HONEST, MISSED, WRONG = "right", "unknown, rightly", "unknown", "wrong"
+RIGHT, HONEST, MISSED, WRONG = "right", "unknown, correctly", "unknown", "wrong"
 
 
 def place(said: dict[str, Any]) -> str:
@@ -24,7 +24,7 @@ def line(said: dict[str, Any]) -> str:
 def judge(row: Row, diagnosis: dict[str, Any] | None) -> tuple[str, str]:
     """Return one of the four ratings and the reported causes."""
     if diagnosis is None:
-        return MISSED, "nothing was diagnosed"
+        return MISSED, "no diagnosis"
     causes = [line(one) for one in diagnosis["causes"]]
     if diagnosis["word"] == "unknown":
         candidates = [line(one) for one in diagnosis["candidates"]]

@@ -10,9 +10,9 @@ from typing import Any
 ROOT = Path(__file__).parents[3]
 KEPT = ROOT / "artifacts/campaign"
 PAGE = ROOT / "docs/diagnosis.md"
-HEAD = "| fault | launch | printed | judged | said | first proof | s |\n|---|---|---|---|---|---|---|"
-TWINS = "| the line, or what people see | faults behind it | apart |\n|---|---|---|"
-SOUND = "| launch | ended | said of it | s |\n|---|---|---|---|"
+HEAD = "| fault | launch | printed | rating | diagnosis | first proof | s |\n|---|---|---|---|---|---|---|"
+TWINS = "| symptom | possible faults | distinguished |\n|---|---|---|"
+SOUND = "| launch | outcome | findings | s |\n|---|---|---|---|"
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
 def fault_row(row: dict[str, Any]) -> str:
     cells = [
         row["fault"],
-        "own" if row["own"] else "administrator's",
+        "user" if row["own"] else "administrator",
         f"`{row['printed']}`" if row["printed"] else "",
         row["judged"],
         row["said"],
@@ -66,7 +66,7 @@ def twins(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def is_right(row: dict[str, Any]) -> bool:
-    return str(row["judged"]).startswith(("right", "unknown, rightly"))
+    return str(row["judged"]).startswith(("right", "unknown, correctly"))
 
 
 def sound_row(row: dict[str, Any]) -> str:
