@@ -90,9 +90,7 @@ def launch_task(result: Result) -> tuple[float, dict[str, Any]]:
 
 
 def written(machines: list[Machine], folder: str) -> tuple[float, float]:
-    """Return when the first rank's files were created and when a rank wrote last. All nodes share this machine's
-    clock.
-    """
+    """Return the times of the first rank's files and of the last write. All nodes share this machine's clock."""
     return min(times(machines, folder, "-type", "d", "-path", "*/attempt_0/*")), max(
         times(machines, folder, "-name", "stdout.log")
     )

@@ -78,9 +78,7 @@ print(torch.nn.functional.cross_entropy(logits, labels).item())
     Mishap(
         "illegal_access",
         """
-kernel = torch.cuda._compile_kernel(
-    'extern "C" __global__ void far(float *p) { p[1ull << 44] = 1.0f; }', "far"
-)
+kernel = torch.cuda._compile_kernel('extern "C" __global__ void far(float *p) { p[1ull << 44] = 1.0f; }', "far")
 kernel((1, 1, 1), (1, 1, 1), (torch.ones(1, device="cuda"),))
 torch.cuda.synchronize()
 """,
@@ -89,9 +87,7 @@ torch.cuda.synchronize()
     Mishap(
         "misaligned",
         """
-kernel = torch.cuda._compile_kernel(
-    'extern "C" __global__ void odd(char *p) { *(double *)(p + 1) = 1.0; }', "odd"
-)
+kernel = torch.cuda._compile_kernel('extern "C" __global__ void odd(char *p) { *(double *)(p + 1) = 1.0; }', "odd")
 kernel((1, 1, 1), (1, 1, 1), (torch.ones(64, dtype=torch.uint8, device="cuda"),))
 torch.cuda.synchronize()
 """,

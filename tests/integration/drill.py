@@ -379,9 +379,7 @@ def hit(pid: int, number: signal.Signals) -> None:
 
 
 def wait_for_ssh(machine: Machine) -> None:
-    """Wait until the machine has booted and accepts the administrator's login. Failed units in a container do not
-    matter.
-    """
+    """Wait until the machine has booted and accepts SSH. Failed units in a container do not matter."""
     ask = "systemctl is-system-running --wait"
     booted = ("running", "degraded")
     until(lambda: machine.ssh(ask, check=False).stdout.strip() in booted, PATIENCE, f"{machine.name} is back")

@@ -68,10 +68,8 @@ def of_baseline() -> list[Fault]:
     for entry in node["_node_baseline_packages"]:
         name = entry.partition("|")[0]
         gone = f"sed -i '/^Package: {name}$/,/^$/s/^Status: .*/Status: deinstall ok config-files/' {{path}}"
-        faults.append(of_file("baseline", "node_baseline", status, gone, name, f"the package {name} is missing"))
-    faults.append(
-        of_file("baseline", "node_baseline", "/etc/passwd", "sed -i /^muster:/d {path}", "the user muster is missing")
-    )
+        faults.append(of_file("baseline", "node_baseline", status, gone, name, f"package {name} missing"))
+    faults.append(of_file("baseline", "node_baseline", "/etc/passwd", "sed -i /^muster:/d {path}", "no user muster"))
     faults += of_effects()
     for path in ("/etc/apt/apt.conf.d/51muster-proxy", "/etc/ssl/certs/muster.pem"):
         on, off = f"touch {path}", f"rm {path}"
@@ -92,20 +90,8 @@ def of_effects() -> list[Fault]:
     )
     start = f"rm {never}; systemctl daemon-reload; systemctl start systemd-logind"
     return [
-        Fault(
-            "a limit of systemd is not in effect",
-            *role,
-            "DefaultLimitNOFILE",
-            without.format(path=manager, then=reexec),
-            reexec,
-        ),
-        Fault(
-            "a setting of logind is not in effect",
-            *role,
-            "RemoveIPC",
-            without.format(path=login, then=restart),
-            restart,
-        ),
+        Fault("systemd limits off", *role, "DefaultLimitNOFILE", without.format(path=manager, then=reexec), reexec),
+        Fault("logind setting off", *role, "RemoveIPC", without.format(path=login, then=restart), restart),
         Fault("a unit is stopped", *role, "systemd-logind", stop, start),
     ]
 
@@ -116,35 +102,18 @@ def of_network() -> list[Fault]:
     private = f"rm {IDENTITY}; {made}; chown muster: {IDENTITY}"
     way = "is another than when it was proved"
     return [
-        of_file(*hosts, "/etc/hosts", "sed -i '/node2/d' {path}", "node2", "the line of a peer is missing"),
-        of_file(
-            *hosts, "/etc/hosts", "sed -i '1i 127.0.1.1 node1' {path}", "127.0.1.1", "its own name resolves to loopback"
-        ),
-        of_file(
-            *hosts,
-            "/etc/nsswitch.conf",
-            "sed -i 's/^hosts:.*/hosts: dns/' {path}",
-            "node2",
-            "names are not resolved from the hosts file",
-        ),
-        # These two come before the others of their role, because restoring those writes a new file and invalidates the
-        # proof.
-        Fault(
-            "a wrong public key next to the private key", *mesh, way, f"echo x >{IDENTITY}.pub", f"rm {IDENTITY}.pub"
-        ),
-        of_file(
-            *mesh,
-            "/etc/pam.d/sshd",
-            "echo '# new' >>{path}",
-            "something differs on a peer",
-            "the PAM settings of sshd changed",
-        ),
+        of_file(*hosts, "/etc/hosts", "sed -i '/node2/d' {path}", "node2", "no line of a peer"),
+        of_file(*hosts, "/etc/hosts", "sed -i '1i 127.0.1.1 node1' {path}", "127.0.1.1", "own name on loopback"),
+        of_file(*hosts, "/etc/nsswitch.conf", "sed -i 's/^hosts:.*/hosts: dns/' {path}", "node2", "hosts file off"),
+        # These two come first in their role, because restoring other faults writes new files, which end the proof.
+        Fault("wrong public key", *mesh, way, f"echo x >{IDENTITY}.pub", f"rm {IDENTITY}.pub"),
+        of_file(*mesh, "/etc/pam.d/sshd", "echo '# new' >>{path}", "something differs on a peer", "PAM"),
         of_file(*mesh, f"{SSH}/authorized_keys", "sed -i '/node2$/d' {path}", "authorized_keys of muster differs"),
         of_file(*mesh, f"{SSH}/config", "sed -i '/IdentitiesOnly/d' {path}", "config of muster differs"),
         of_file(
             *mesh, f"{SSH}/muster_known_hosts", "sed -i '/node2$/d' {path}", "muster_known_hosts of muster differs"
         ),
-        of_file(*mesh, IDENTITY, private, "authorized_keys of muster differs", "a different private key"),
+        of_file(*mesh, IDENTITY, private, "authorized_keys of muster differs", "new private key"),
         of_file(*mesh, IDENTITY, "chmod 0644 {path}", "the key of muster is not as it shall be"),
         of_file(*mesh, "/etc/ssh/ssh_host_ed25519_key.pub", "sed -i s/AAAAI/AAAAX/ {path}", "muster_known_hosts"),
         of_file(
@@ -152,7 +121,7 @@ def of_network() -> list[Fault]:
             "/etc/ssh/sshd_config.d/90-muster.conf",
             "echo '#' >>{path}",
             "what sshd offers",
-            "the settings of sshd changed",
+            "sshd settings changed",
         ),
         of_file(*mesh, "/etc/passwd", "sed -i '/^muster:/s,/bin/bash,/usr/sbin/nologin,' {path}", "nologin"),
         of_file(
@@ -160,18 +129,18 @@ def of_network() -> list[Fault]:
             "/etc/ufw/user.rules",
             "sed -i '0,/^-A ufw-user-input/{{//d}}' {path}",
             "its rules differ",
-            "a rule is missing in the rules file",
+            "rule missing in the file",
         ),
         of_file(
             *rules,
             "/etc/default/ufw",
             "sed -i s/INPUT_POLICY=.*/INPUT_POLICY=ACCEPT/ {path}",
             "its rules differ",
-            "the input policy changed",
+            "input policy changed",
         ),
         # This fault is last, because SSH is checked early and the controller must reconnect.
-        Fault("an active rule is missing", *rules, "its rules differ", f"set -e; {LAST_RULE}", "ufw reload"),
-        Fault("ufw is disabled at boot", *rules, "its rules differ", "systemctl disable ufw", "systemctl enable ufw"),
+        Fault("active rule missing", *rules, "its rules differ", f"set -e; {LAST_RULE}", "ufw reload"),
+        Fault("disabled at boot", *rules, "its rules differ", "systemctl disable ufw", "systemctl enable ufw"),
     ]
 
 
@@ -186,20 +155,12 @@ def of_pytorch() -> list[Fault]:
     return [
         of_file(*env, f"{SITE}/torch/version.py", "echo '# longer' >>{path}", "torch", "a file of torch is longer"),
         of_file(*env, f"{SITE}/numpy/version.py", "truncate -s 0 {path}", "numpy", "a file of numpy is empty"),
-        Fault("a file of numpy is missing", *env, "numpy", away.format(**module), back.format(**module)),
-        Fault("numpy is missing", *env, "numpy", away.format(**dist_info), back.format(**dist_info)),
+        Fault("numpy file missing", *env, "numpy", away.format(**module), back.format(**module)),
+        Fault("numpy missing", *env, "numpy", away.format(**dist_info), back.format(**dist_info)),
         of_file(*record, written[0], "rm {path}", written[1]),
-        of_file(*record, written[0], 'sed -i \'s/"kernel": "/&x/\' {path}', written[1], "the recorded kernel differs"),
-        of_file(
-            *record,
-            f"{SITE}/torch/version.py",
-            "echo '# longer' >>{path}",
-            written[1],
-            "torch changed after the record",
-        ),
-        Fault(
-            "the link is missing", *env, "there is no environment yet", f"mv {link} {link}.was", f"mv {link}.was {link}"
-        ),
+        of_file(*record, written[0], 'sed -i \'s/"kernel": "/&x/\' {path}', written[1], "other kernel ran"),
+        of_file(*record, f"{SITE}/torch/version.py", "echo '# longer' >>{path}", written[1], "torch changed later"),
+        Fault("link missing", *env, "there is no environment yet", f"mv {link} {link}.was", f"mv {link}.was {link}"),
     ]
 
 
@@ -216,9 +177,9 @@ def of_people() -> list[Fault]:
 
     leave, join = f"gpasswd -d {PERSON} muster-launch", f"usermod -aG muster-launch {PERSON}"
     return [
-        Fault("the user is not in the group", *role, PERSON, leave, join),
-        Fault("linger is disabled", *role, PERSON, f"rm {linger}", f"touch {linger}; {begin}"),
-        Fault("the user's folder is missing", *role, PERSON, f"mv {folder} {folder}.was", f"mv {folder}.was {folder}"),
+        Fault("not in the group", *role, PERSON, leave, join),
+        Fault("no linger", *role, PERSON, f"rm {linger}", f"touch {linger}; {begin}"),
+        Fault("folder missing", *role, PERSON, f"mv {folder} {folder}.was", f"mv {folder}.was {folder}"),
         *(longer(path) for path in (files.TMPFILES, files.PROFILE)),
         # After the file is restored, its settings are newer than the user manager again.
         *(replace(one, off=f"{one.off}; {anew}") for one in map(longer, (files.USER_CONF, *own))),

@@ -26,7 +26,7 @@ FOLDERS = ("etc", "home", "root", "usr/local", "srv", "var/lib/muster", "var/spo
 PASSING = "/.ansible"
 LOOKS = {
     "packages": "dpkg-query --show --showformat '${Package} ${Version} ${db:Status-Status}\\n'",
-    # Logins appear as units while they last.
+    # Without transient units, such as logins.
     "units": "systemctl list-unit-files --no-legend --plain | grep -v ' transient '",
     "firewall": "nft --stateless list ruleset",
     "network settings": "sysctl --all --pattern '^net\\.' 2>&1 | grep -v 'conntrack_count'",

@@ -110,9 +110,7 @@ def test_killed_run_frees_the_nodes_after_its_last_task(tmp_path: Path, steps: s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("here", [True, False])
-def test_nodes_are_freed_when_the_controller_is_gone(
-    tmp_path: Path, steps: str, nodes: list[Machine], here: bool
-) -> None:
+def test_lost_controller_frees_the_nodes(tmp_path: Path, steps: str, nodes: list[Machine], here: bool) -> None:
     """A controller on the same machine is seen to be gone at once, another controller after a minute."""
     run = Run(tmp_path, steps, "-e", f"gate={tmp_path}/gate")
     wait_for(nodes, freed=False)

@@ -167,9 +167,7 @@ def test_next_run_completes_a_killed_run(
     assert [digests(machine) for machine in nodes] == [expected_digests(source)] * 3
 
 
-def test_data_of_one_node_is_copied_to_the_others(
-    nodes: list[Machine], copy: Callable[..., Result], source: Path
-) -> None:
+def test_data_of_a_node_is_copied_to_others(nodes: list[Machine], copy: Callable[..., Result], source: Path) -> None:
     giver = nodes[1]
     giver.inside("mkdir", "-p", TARGET)
     giver.podman_copy(source / "train", TARGET)

@@ -154,9 +154,7 @@ def logs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def launched_by_hand(
-    request: pytest.FixtureRequest, nodes: list[Machine], logs: Path, tmp_path: Path
-) -> Iterator[Drill]:
+def manual_launch(request: pytest.FixtureRequest, nodes: list[Machine], logs: Path, tmp_path: Path) -> Iterator[Drill]:
     """Yield torchrun on two nodes, started by hand without Muster. Rank 1 has a fault at its gate."""
     gate = Drill(tmp_path, {}).gate
     torchrun = "/opt/muster/pytorch/current/bin/torchrun"
@@ -181,14 +179,14 @@ def launched_by_hand(
         yield drill
     finally:
         for machine in nodes[:2]:
-            for pid in processes_by_hand(machine):
+            for pid in manual_processes(machine):
                 hit(pid, signal.SIGKILL)
             machine.inside("rm", "--force", gate, "/tmp/steps.py")
         for process in begun:
             process.wait(PATIENCE)
 
 
-def processes_by_hand(machine: Machine) -> list[int]:
+def manual_processes(machine: Machine) -> list[int]:
     """Return the pids of the launch by hand on this machine. Launcher and rank carry its port."""
     mine = [pid for pid in all_pids() if "--master-port=29555" in read_proc(pid, "cmdline")]
     mine += [pid for pid in all_pids() if environ(pid).get("MASTER_PORT") == "29555"]
@@ -199,12 +197,12 @@ def running_ranks() -> set[str]:
     return {env["RANK"] for pid in all_pids() if (env := environ(pid)).get("MASTER_PORT") == "29555" and "RANK" in env}
 
 
-@pytest.mark.parametrize("launched_by_hand", ["sleep"], indirect=True)
-def test_hanging_launch_by_hand_is_diagnosed(
-    launched_by_hand: Drill, nodes: list[Machine], by_hand: Callable[..., Result]
+@pytest.mark.parametrize("manual_launch", ["sleep"], indirect=True)
+def test_hanging_manual_launch_is_diagnosed(
+    manual_launch: Drill, nodes: list[Machine], by_hand: Callable[..., Result]
 ) -> None:
     until(lambda: {"0", "1"} <= running_ranks(), PATIENCE, "both ranks run")
-    launched_by_hand.open_gate(nodes[1])
+    manual_launch.open_gate(nodes[1])
     done = by_hand(live=True)
     assert done.rc == 0, done.stdout
     [result] = done.results("Say why a launch failed").values()
@@ -217,14 +215,14 @@ def test_hanging_launch_by_hand_is_diagnosed(
 
 
 @pytest.mark.pipeline
-@pytest.mark.parametrize("launched_by_hand", ["raise"], indirect=True)
+@pytest.mark.parametrize("manual_launch", ["raise"], indirect=True)
 def test_foreign_log_folder_is_diagnosed(
-    launched_by_hand: Drill, nodes: list[Machine], logs: Path, by_hand: Callable[..., Result]
+    manual_launch: Drill, nodes: list[Machine], logs: Path, by_hand: Callable[..., Result]
 ) -> None:
     """The nodes are not contacted, so no cause is proved."""
     until(lambda: {"0", "1"} <= running_ranks(), PATIENCE, "both ranks run")
-    launched_by_hand.open_gate(nodes[1])
-    until(lambda: not any(processes_by_hand(machine) for machine in nodes[:2]), PATIENCE, "torchrun has ended")
+    manual_launch.open_gate(nodes[1])
+    until(lambda: not any(manual_processes(machine) for machine in nodes[:2]), PATIENCE, "torchrun has ended")
     assert "sample 17 is broken" in (logs / "node2.log").read_text()
     done = by_hand(log=str(logs))
     assert done.rc == 0, done.stdout

@@ -96,9 +96,7 @@ def test_user_launches_from_the_shared_folder_and_fetches_results(
 
 
 @pytest.mark.slow
-def test_second_launch_is_refused_or_waits_while_the_first_runs(
-    nodes: list[Machine], engineers: tuple[Person, Person]
-) -> None:
+def test_second_launch_is_refused_or_waits(nodes: list[Machine], engineers: tuple[Person, Person]) -> None:
     anna, ben = engineers
     before = len(launches(anna))
     log = anna.folder / "launch.log"

@@ -1,4 +1,4 @@
-"""The examples, run like a user runs them: by Python and torchrun on one node, and through Muster on two nodes.
+"""The examples, run as a user runs them: by Python and torchrun on one node, and through Muster on two nodes.
 
 The training is killed at a random step, resumed, stopped by SIGTERM and resumed again. Its final parameters must equal
 those of an undisturbed run bit by bit.

@@ -118,9 +118,7 @@ def state(machine: Machine) -> str:
 
 
 def of_others(machine: Machine) -> list[str]:
-    """Return the iptables rules that ufw did not write, in order and with their chain, and the site's nftables
-    table.
-    """
+    """Return the iptables rules not written by ufw, in order with their chains, and the site's nftables table."""
     saved = machine.inside("sh", "-c", "iptables-save; ip6tables-save; nft --stateless list table inet site").stdout
     builtin = (":INPUT", ":FORWARD", ":OUTPUT", ":PREROUTING", ":POSTROUTING")  # have policies of ufw, and counters
     return [line for line in saved.splitlines() if "ufw" not in line and not line.startswith(("#", *builtin))]
@@ -258,9 +256,7 @@ def test_inactive_rules_are_repaired(
         assert machine.inside("systemctl", "is-enabled", "ufw").stdout == "enabled\n"
 
 
-def test_tight_mode_allows_only_launch_and_configured_ports(
-    play: Play, serving: list[Machine], outsider: Machine
-) -> None:
+def test_tight_mode_allows_only_the_required_ports(play: Play, serving: list[Machine], outsider: Machine) -> None:
     first, second = serving
     allow = [{"port": SERVICE, "from": [f"{outsider.address}/32"], "comment": "dashboard"}]
     result = play(PLAYBOOK, extravars={"firewall_tight": True, "firewall_allow": allow})
@@ -405,9 +401,7 @@ def test_node_without_ufw_gets_an_nftables_table(play: Play, serving: list[Machi
 
 
 @pytest.mark.moment
-def test_tasks_and_round_trips_do_not_grow_with_the_number_of_peers(
-    play: Play, nodes: list[Machine], tmp_path: Path
-) -> None:
+def test_tasks_and_round_trips_do_not_grow_with_peers(play: Play, nodes: list[Machine], tmp_path: Path) -> None:
     machine = nodes[0]
     costs = []
     for count in (4, 200):

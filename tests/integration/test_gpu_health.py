@@ -71,9 +71,7 @@ def nodes(gpu_cluster: GpuCluster) -> Iterator[list[Machine]]:
 
 
 @pytest.fixture(scope="module")
-def check_health(
-    gpu_cluster: GpuCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[], dict[str, set[str]]]:
+def check_gpus(gpu_cluster: GpuCluster, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], dict[str, set[str]]]:
     """Return a function that checks the nodes' health and returns the GPU findings of each node."""
     folder = tmp_path_factory.mktemp("artifacts")
 
@@ -106,38 +104,34 @@ def shown(node: Machine, command: str) -> str:
 
 
 @pytest.mark.pipeline_gpu
-def test_healthy_gpus_have_no_finding(nodes: list[Machine], check_health: Callable[[], dict[str, set[str]]]) -> None:
+def test_healthy_gpus_have_no_finding(nodes: list[Machine], check_gpus: Callable[[], dict[str, set[str]]]) -> None:
     for node in nodes:
         assert shown(node, "nvidia-smi -L | grep -c H100") == "8\n"
-    assert check_health() == {"node1": set(), "node2": set()}
+    assert check_gpus() == {"node1": set(), "node2": set()}
 
 
 @pytest.mark.parametrize(
     "fault", [pytest.param(one, marks=pytest.mark.pipeline_gpu if one == "a GPU is lost" else ()) for one in FAULTS]
 )
 def test_fault_is_reported_on_its_node(
-    fault: str, nodes: list[Machine], check_health: Callable[[], dict[str, set[str]]]
+    fault: str, nodes: list[Machine], check_gpus: Callable[[], dict[str, set[str]]]
 ) -> None:
     scenario, command, answer, expected = FAULTS[fault]
     assert shown(nodes[1], command) != answer
     with faulty(nodes[1], **scenario):
         assert shown(nodes[1], command) == answer
-        found = check_health()
+        found = check_gpus()
     assert found["node1"] == set()
     assert expected <= found["node2"]
 
 
-def test_unknown_line_before_the_answer_is_ignored(
-    nodes: list[Machine], check_health: Callable[[], dict[str, set[str]]]
-) -> None:
+def test_unknown_first_line_is_ignored(nodes: list[Machine], check_gpus: Callable[[], dict[str, set[str]]]) -> None:
     with faulty(nodes[1], says_first=WARNING):
         assert shown(nodes[1], "nvidia-smi -q -x | head -1") == WARNING
-        assert check_health() == {"node1": set(), "node2": set()}
+        assert check_gpus() == {"node1": set(), "node2": set()}
 
 
-def test_fabric_manager_of_another_version_is_reported(
-    nodes: list[Machine], check_health: Callable[[], dict[str, set[str]]]
-) -> None:
+def test_other_fabric_manager_is_reported(nodes: list[Machine], check_gpus: Callable[[], dict[str, set[str]]]) -> None:
     package = "nvidia-fabricmanager"
     driver = versions(nodes[1])[package]
     listed = shown(nodes[1], f"apt-cache madison {package}").splitlines()
@@ -146,16 +140,16 @@ def test_fabric_manager_of_another_version_is_reported(
     try:
         assert versions(nodes[1])[package] == other
         assert shown(nodes[1], "systemctl is-active nvidia-fabricmanager") == "failed\n"
-        found = check_health()
+        found = check_gpus()
     finally:
         install(nodes[1], package, driver)
     assert found["node1"] == set()
     assert "fabric_manager.version" in found["node2"]
 
 
-def test_repaired_gpus_have_no_finding(nodes: list[Machine], check_health: Callable[[], dict[str, set[str]]]) -> None:
+def test_repaired_gpus_have_no_finding(nodes: list[Machine], check_gpus: Callable[[], dict[str, set[str]]]) -> None:
     assert shown(nodes[1], "systemctl is-active nvidia-fabricmanager") == "active\n"
-    assert check_health() == {"node1": set(), "node2": set()}
+    assert check_gpus() == {"node1": set(), "node2": set()}
 
 
 def install(node: Machine, package: str, version: str) -> None:

@@ -101,7 +101,7 @@ def requested(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def run_stack(gpu_cluster: GpuCluster, node: Machine) -> Callable[..., Result]:
+def apply(gpu_cluster: GpuCluster, node: Machine) -> Callable[..., Result]:
     """Return a function that runs the GPU stack playbook on the first node."""
 
     def run(*, check: bool = False, **extravars: Any) -> Result:
@@ -111,18 +111,18 @@ def run_stack(gpu_cluster: GpuCluster, node: Machine) -> Callable[..., Result]:
 
 
 @pytest.fixture(scope="module")
-def before(node: Machine, run_stack: Callable[..., Result], requested: dict[str, Any]) -> dict[str, Any]:
+def before(node: Machine, apply: Callable[..., Result], requested: dict[str, Any]) -> dict[str, Any]:
     """Return the initial state and the result of check mode."""
     there = {"packages": packages(node), "docker": of_unit(node, "docker.service", "MainPID")}
-    planned = run_stack(check=True, **requested)
+    planned = apply(check=True, **requested)
     assert planned.rc == 0, planned.stdout
     assert packages(node) == there["packages"]
     return {**there, "planned": planned}
 
 
 @pytest.fixture(scope="module")
-def installed(before: dict[str, Any], run_stack: Callable[..., Result], requested: dict[str, Any]) -> Result:
-    result = run_stack(**requested)
+def applied(before: dict[str, Any], apply: Callable[..., Result], requested: dict[str, Any]) -> Result:
+    result = apply(**requested)
     assert result.rc == 0, result.stdout
     return result
 
@@ -150,17 +150,13 @@ def test_check_mode_reports_the_planned_components(before: dict[str, Any]) -> No
     assert "+/usr/local/cuda-12.8" in planned.stdout
 
 
-def test_second_run_changes_nothing(
-    installed: Result, run_stack: Callable[..., Result], requested: dict[str, Any]
-) -> None:
-    again = run_stack(**requested)
+def test_second_run_changes_nothing(applied: Result, apply: Callable[..., Result], requested: dict[str, Any]) -> None:
+    again = apply(**requested)
     assert again.rc == 0, again.stdout
     assert again.changed == []
 
 
-def test_toolkits_are_installed_side_by_side_without_a_driver(
-    installed: Result, node: Machine, before: dict[str, Any]
-) -> None:
+def test_toolkits_coexist_without_a_driver(applied: Result, node: Machine, before: dict[str, Any]) -> None:
     for version in ("12.4", "12.8", "13.0"):
         assert f"release {version}" in node.inside(f"/usr/local/cuda-{version}/bin/nvcc", "--version").stdout
     assert node.inside("readlink", "-f", "/usr/local/cuda").stdout.strip() == "/usr/local/cuda-12.8"
@@ -172,11 +168,11 @@ def test_toolkits_are_installed_side_by_side_without_a_driver(
         not {name for name in new if name.startswith(("nvidia-driver", "nvidia-open", "cuda-drivers", "libnvidia-c"))}
         - HELD
     )
-    notes = installed.results("Look at the toolkits")["node1"]["notes"]
+    notes = applied.results("Look at the toolkits")["node1"]["notes"]
     assert "/usr/local/cuda-12.4, which no package brought (a runfile, as a rule), is taken as it is" in notes
 
 
-def test_components_are_held_at_one_version(installed: Result, node: Machine) -> None:
+def test_components_are_held_at_one_version(applied: Result, node: Machine) -> None:
     there = packages(node)
     assert there["libnccl2"] == there["libnccl-dev"] == "2.29.7-1+cuda13.2"
     assert {there[name] for name in HELD if "container" in name} == {"1.20.1-1"}
@@ -188,7 +184,7 @@ def test_components_are_held_at_one_version(installed: Result, node: Machine) ->
     assert not [line for line in moved.splitlines() if line.startswith("Inst ") and line.split()[1] in HELD]
 
 
-def test_docker_gets_the_runtime_without_a_restart(installed: Result, node: Machine, before: dict[str, Any]) -> None:
+def test_docker_gets_the_runtime_without_a_restart(applied: Result, node: Machine, before: dict[str, Any]) -> None:
     assert '"nvidia"' in node.inside("docker", "info").stdout
     assert of_unit(node, "docker.service", "MainPID") == before["docker"]
     settings = node.inside("cat", "/etc/docker/daemon.json").stdout
@@ -196,10 +192,8 @@ def test_docker_gets_the_runtime_without_a_restart(installed: Result, node: Mach
     assert '"log-driver": "journald"' in settings
 
 
-def test_nccl_tests_are_built_and_run_without_privileges(
-    installed: Result, node: Machine, requested: dict[str, Any]
-) -> None:
-    folder = installed.results("Build nccl-tests (some minutes)")["node1"]["folder"]
+def test_nccl_tests_run_without_privileges(applied: Result, node: Machine, requested: dict[str, Any]) -> None:
+    folder = applied.results("Build nccl-tests (some minutes)")["node1"]["folder"]
     # The newest toolkit of NCCL's CUDA version, although the default is another.
     assert folder.endswith(f"2.19.6_cuda13.0_nccl2.29.7_{requested['nccl_tests_sha256'][:8]}/build")
     said = node.inside(f"{folder}/all_reduce_perf").stdout
@@ -208,14 +202,14 @@ def test_nccl_tests_are_built_and_run_without_privileges(
     assert node.inside("stat", "--format=%U", f"{folder}/all_reduce_perf").stdout.strip() == USER
 
 
-def test_dcgm_runs_and_node_without_fabric_has_no_nccl_conf(installed: Result, node: Machine) -> None:
+def test_dcgm_runs_and_node_without_fabric_has_no_nccl_conf(applied: Result, node: Machine) -> None:
     assert of_unit(node, "nvidia-dcgm.service", "ActiveState") == "active"
     assert of_unit(node, "nvidia-dcgm.service", "UnitFileState") == "enabled"
     assert node.inside("test", "-e", "/etc/nccl.conf", check=False).returncode == 1
 
 
 def test_interrupted_run_is_completed(
-    installed: Result, node: Machine, run_stack: Callable[..., Result], requested: dict[str, Any]
+    applied: Result, node: Machine, apply: Callable[..., Result], requested: dict[str, Any]
 ) -> None:
     # State after runs killed between a package and its hold, a file and its reload, a build and its rename.
     inside(
@@ -229,7 +223,7 @@ def test_interrupted_run_is_completed(
         update-alternatives --set cuda /usr/local/cuda-13.0 >/dev/null
         """,
     )
-    result = run_stack(**requested)
+    result = apply(**requested)
     assert result.rc == 0, result.stdout
     assert changed_tasks(result) == [
         "Let /usr/local/cuda lead to the default",
@@ -244,12 +238,12 @@ def test_interrupted_run_is_completed(
 
 @pytest.mark.slow
 def test_verify_reports_differences_and_changes_nothing(
-    installed: Result, node: Machine, run_stack: Callable[..., Result], requested: dict[str, Any]
+    applied: Result, node: Machine, apply: Callable[..., Result], requested: dict[str, Any]
 ) -> None:
     modes = {f"{role}_mode": "verify" for role in ROLES}
-    assert run_stack(**requested, **modes).changed == []
+    assert apply(**requested, **modes).changed == []
     node.inside("mv", "/usr/local/cuda-13.0/bin/nvcc", "/run/nvcc")
-    result = run_stack(**requested, **modes)
+    result = apply(**requested, **modes)
     node.inside("mv", "/run/nvcc", "/usr/local/cuda-13.0/bin/nvcc")
     assert result.rc != 0
     message = result.results("Look at the toolkits")["node1"]["msg"]
@@ -262,10 +256,10 @@ def test_verify_reports_differences_and_changes_nothing(
 
 @pytest.mark.slow
 def test_docker_that_ignores_the_reload_is_not_restarted(
-    installed: Result, node: Machine, run_stack: Callable[..., Result], before: dict[str, Any]
+    applied: Result, node: Machine, apply: Callable[..., Result], before: dict[str, Any]
 ) -> None:
     inside(node.container, 'echo \'{"Runtimes": {"runc": {}}}\' >/run/standin/docker.json; touch /run/standin/deaf')
-    result = run_stack(container_toolkit_engine="docker")
+    result = apply(container_toolkit_engine="docker")
     inside(node.container, "rm /run/standin/deaf; systemctl reload docker")
     assert result.rc != 0
     message = result.results("Have the engine know of it")["node1"]["msg"]
@@ -274,9 +268,7 @@ def test_docker_that_ignores_the_reload_is_not_restarted(
     assert of_unit(node, "docker.service", "MainPID") == before["docker"]
 
 
-def test_nccl_conf_names_the_training_interface(
-    installed: Result, node: Machine, run_stack: Callable[..., Result]
-) -> None:
+def test_nccl_conf_names_the_training_interface(applied: Result, node: Machine, apply: Callable[..., Result]) -> None:
     theirs = "# of the site\nNCCL_IB_TC=106\nNCCL_DEBUG=INFO\n"
     put(node.container, "/etc/nccl.conf", theirs)
     inside(
@@ -289,7 +281,7 @@ def test_nccl_conf_names_the_training_interface(
         """,
     )
     try:
-        result = run_stack(nccl_install=True)
+        result = apply(nccl_install=True)
     finally:
         node.inside("ip", "link", "delete", "other")
     assert result.rc == 0, result.stdout
@@ -300,7 +292,7 @@ def test_nccl_conf_names_the_training_interface(
     assert f"\nNCCL_SOCKET_IFNAME=={interface}\n" in lines
     assert "/etc/nccl.conf sets NCCL_DEBUG=INFO, which is for debugging alone" in result.stdout
     # The second interface is gone, so its setting goes. Foreign lines stay.
-    assert changed_tasks(run_stack(nccl_install=True)) == ["Write down for NCCL what it cannot know"]
+    assert changed_tasks(apply(nccl_install=True)) == ["Write down for NCCL what it cannot know"]
     assert node.inside("cat", "/etc/nccl.conf").stdout == theirs
 
 
@@ -311,9 +303,9 @@ def install_standin(node: Machine, name: str, version: str) -> None:
 
 
 @pytest.mark.slow
-def test_conflicting_packages_are_refused(installed: Result, node: Machine, run_stack: Callable[..., Result]) -> None:
+def test_conflicting_packages_are_refused(applied: Result, node: Machine, apply: Callable[..., Result]) -> None:
     install_standin(node, "nvidia-cuda-toolkit", "12.0.140")
-    result = run_stack(cuda_toolkit_versions=["13.0"])
+    result = apply(cuda_toolkit_versions=["13.0"])
     node.inside("dpkg", "--purge", "nvidia-cuda-toolkit")
     assert result.rc != 0
     message = result.results("Look at their packages")["node1"]["msg"]
@@ -322,29 +314,27 @@ def test_conflicting_packages_are_refused(installed: Result, node: Machine, run_
 
     node.inside("dpkg", "--purge", "datacenter-gpu-manager-4-cuda13", "datacenter-gpu-manager-4-core")
     install_standin(node, "datacenter-gpu-manager", "1:3.3.9")
-    result = run_stack(dcgm_install=True)
+    result = apply(dcgm_install=True)
     assert "datacenter-gpu-manager 1:3.3.9 is installed: it is DCGM 3" in result.results("Look at DCGM")["node1"]["msg"]
     assert "datacenter-gpu-manager" in packages(node)
     # With the user's consent, the package is removed.
-    assert run_stack(dcgm_install=True, dcgm_remove_old=True).rc == 0
+    assert apply(dcgm_install=True, dcgm_remove_old=True).rc == 0
     assert "datacenter-gpu-manager" not in packages(node)
     assert packages(node)["datacenter-gpu-manager-4-core"] == "1:4.6.1-1"
 
 
 @pytest.mark.slow
 def test_missing_container_engine_is_not_installed(
-    installed: Result, node: Machine, run_stack: Callable[..., Result]
+    applied: Result, node: Machine, apply: Callable[..., Result]
 ) -> None:
-    result = run_stack(container_toolkit_engine="containerd")
+    result = apply(container_toolkit_engine="containerd")
     assert result.rc != 0
     message = result.results("Have the engine know of it")["node1"]["msg"]
     assert message.startswith("node1: containerd is not there, and Muster installs no container engine but podman.")
 
 
 @pytest.mark.slow
-def test_held_packages_follow_the_version_table(
-    installed: Result, node: Machine, run_stack: Callable[..., Result]
-) -> None:
+def test_held_packages_follow_the_version_table(applied: Result, node: Machine, apply: Callable[..., Result]) -> None:
     older = "2.28.9-1+cuda13.0"
     inside(
         node.container,
@@ -356,7 +346,7 @@ def test_held_packages_follow_the_version_table(
         """,
     )
     assert packages(node)["libnccl2"] == older
-    result = run_stack(nccl_install=True)
+    result = apply(nccl_install=True)
     assert result.rc == 0, result.stdout
     assert packages(node)["libnccl2"] == packages(node)["libnccl-dev"] == "2.29.7-1+cuda13.2"
     assert {"libnccl2", "libnccl-dev"} <= set(node.inside("apt-mark", "showhold").stdout.split())
@@ -364,9 +354,9 @@ def test_held_packages_follow_the_version_table(
 
 @pytest.mark.slow
 def test_source_with_another_digest_is_not_unpacked(
-    installed: Result, node: Machine, run_stack: Callable[..., Result], requested: dict[str, Any]
+    applied: Result, node: Machine, apply: Callable[..., Result], requested: dict[str, Any]
 ) -> None:
-    result = run_stack(**{**requested, "nccl_tests_sha256": "0" * 64})
+    result = apply(**{**requested, "nccl_tests_sha256": "0" * 64})
     assert result.rc != 0
     assert (
         "it is another file. Nothing was unpacked" in result.results("Build nccl-tests (some minutes)")["node1"]["msg"]

@@ -56,7 +56,7 @@ def kernel_of(machine: Machine) -> str:
 
 
 @pytest.fixture(scope="module")
-def run_stack(gpu_cluster: GpuCluster) -> Callable[..., Result]:
+def apply(gpu_cluster: GpuCluster) -> Callable[..., Result]:
     """Return a function that runs the GPU stack playbook on one node."""
 
     def run(node: str, *, check: bool = False, **extravars: Any) -> Result:
@@ -87,17 +87,17 @@ def inspected(gpu_cluster: GpuCluster, node: Machine) -> Result:
 
 
 @pytest.fixture(scope="module")
-def planned(inspected: Result, node: Machine, run_stack: Callable[..., Result]) -> Result:
+def planned(inspected: Result, node: Machine, apply: Callable[..., Result]) -> Result:
     before = packages(node)
-    result = run_stack("node1", check=True)
+    result = apply("node1", check=True)
     assert result.rc == 0, result.stdout
     assert packages(node) == before
     return result
 
 
 @pytest.fixture(scope="module")
-def installed(planned: Result, run_stack: Callable[..., Result]) -> Result:
-    result = run_stack("node1")
+def applied(planned: Result, apply: Callable[..., Result]) -> Result:
+    result = apply("node1")
     assert result.rc == 0, result.stdout
     return result
 
@@ -115,7 +115,7 @@ def test_check_mode_reports_the_plan(planned: Result) -> None:
     assert "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1" in planned.stdout
 
 
-def test_node_with_adapters_gets_the_libraries_of_nccl(installed: Result, node: Machine) -> None:
+def test_node_with_adapters_gets_the_libraries_of_nccl(applied: Result, node: Machine) -> None:
     there = packages(node)
     assert there.keys() >= DISTRIBUTION
     assert there["libibverbs1"] == "50.0-2ubuntu0.2"
@@ -126,47 +126,47 @@ def test_node_with_adapters_gets_the_libraries_of_nccl(installed: Result, node: 
     assert set(node.inside("ls", "/sys/module").stdout.split()) >= set(modules)
 
 
-def test_nccl_conf_selects_the_fast_fabric_and_the_partition(installed: Result, node: Machine) -> None:
+def test_nccl_conf_selects_the_fast_fabric_and_the_partition(applied: Result, node: Machine) -> None:
     lines = node.inside("cat", CONF).stdout.splitlines()
     assert "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1" in lines
     assert "NCCL_IB_PKEY=1" in lines
 
 
-def test_second_run_changes_nothing(installed: Result, run_stack: Callable[..., Result]) -> None:
-    again = run_stack("node1")
+def test_second_run_changes_nothing(applied: Result, apply: Callable[..., Result]) -> None:
+    again = apply("node1")
     assert again.rc == 0, again.stdout
     assert again.changed == []
-    checked = run_stack("node1", check=True)
+    checked = apply("node1", check=True)
     assert checked.changed == []
 
 
-def test_node_without_adapters_is_unchanged(gpu_cluster: GpuCluster, installed: Result) -> None:
+def test_node_without_adapters_is_unchanged(gpu_cluster: GpuCluster, applied: Result) -> None:
     other = gpu_cluster.nodes[1]
     assert "rdma-core" not in packages(other)
     assert not other.inside("ls", "/etc/modules-load.d/muster-rdma.conf", check=False).stdout
 
 
-def test_missing_adapter_is_reported(installed: Result, run_stack: Callable[..., Result], node: Machine) -> None:
+def test_missing_adapter_is_reported(applied: Result, apply: Callable[..., Result], node: Machine) -> None:
     before = node.inside("cat", CONF).stdout
-    result = run_stack("node1", nccl_ib_hca=["mlx5_0", "mlx5_9"])
+    result = apply("node1", nccl_ib_hca=["mlx5_0", "mlx5_9"])
     assert result.rc != 0
     said = "nccl_ib_hca names the RDMA adapter mlx5_9, and it has only mlx5_0, mlx5_1, mlx5_bond_0"
     assert said in result.stdout
     assert node.inside("cat", CONF).stdout == before
 
 
-def test_options_are_written_to_nccl_conf(installed: Result, run_stack: Callable[..., Result], node: Machine) -> None:
+def test_options_are_written_to_nccl_conf(applied: Result, apply: Callable[..., Result], node: Machine) -> None:
     options = {"nccl_ib_hca": ["mlx5_1"], "nccl_ib_tc": "106", "nccl_ib_pkey": "0x8012"}
-    result = run_stack("node1", **options)
+    result = apply("node1", **options)
     assert result.rc == 0, result.stdout
     lines = node.inside("cat", CONF).stdout.splitlines()
     assert {"NCCL_IB_HCA==mlx5_1", "NCCL_IB_TC=106", "NCCL_IB_PKEY=1"} <= set(lines)
-    assert run_stack("node1", **options).changed == []
+    assert apply("node1", **options).changed == []
 
 
 @pytest.mark.slow
 def test_doca_is_installed_on_request_and_kept(
-    gpu_cluster: GpuCluster, installed: Result, run_stack: Callable[..., Result]
+    gpu_cluster: GpuCluster, applied: Result, apply: Callable[..., Result]
 ) -> None:
     other = gpu_cluster.nodes[1]
     dkms = packages(other)["dkms"]
@@ -176,18 +176,18 @@ def test_doca_is_installed_on_request_and_kept(
         "rdma_doca_url": gpu_cluster.served.location("doca"),
         "rdma_doca_key": str(gpu_cluster.served.repositories.key.public),
     }
-    result = run_stack("node2", **request)
+    result = apply("node2", **request)
     assert result.rc == 0, result.stdout
     there = packages(other)
     assert there["doca-ofed"] == "3.2.1-044000"
     assert there["libibverbs1"] == "2510mlnx54-1.2510120"
     assert there["dkms"] == dkms, "dkms of the distribution must be kept"
     assert "perftest" not in there
-    assert run_stack("node2", **request).changed == []
+    assert apply("node2", **request).changed == []
     # A run without the request keeps it, and does not install the distribution's packages beside it.
-    kept = run_stack("node2")
+    kept = apply("node2")
     assert (kept.rc, kept.changed) == (0, []), kept.stdout
-    refused = run_stack("node2", rdma_userspace="distribution")
+    refused = apply("node2", rdma_userspace="distribution")
     assert refused.rc != 0
     assert "it has DOCA (doca-ofed 3.2.1-044000), and rdma_userspace is distribution" in refused.stdout
     assert packages(other) == there

@@ -167,9 +167,7 @@ def training_user_runs(node: Machine, status: dict[str, str]) -> None:
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
 
 
-def test_accounts_configuration_and_names_of_an_image_have_no_effect(
-    drill: Drill, node: Machine, system: bytes
-) -> None:
+def test_accounts_settings_and_names_of_an_image_have_no_effect(drill: Drill, node: Machine, system: bytes) -> None:
     uid = int(node.inside("id", "--user", "muster").stdout)
     links = {"var/lib/muster": Given(kind=tarfile.SYMTYPE, target="/etc")}
     path, found = archive(drill, system, Hostile({**accounts(uid), **links}, CONFIG, (OTHERS, MINE)))

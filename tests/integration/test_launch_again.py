@@ -97,9 +97,7 @@ def attached(drill: Drill, play: Play) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_frozen_node_ends_a_detached_launch_on_the_others(
-    detached: Drill, nodes: tuple[Machine, Machine], play: Play
-) -> None:
+def test_frozen_node_ends_a_detached_launch(detached: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
     assert of(detached, "node1")
     nodes[1].podman("pause")
     seconds = ended_on(detached, "node1", STATED)
@@ -113,7 +111,7 @@ def test_frozen_node_ends_a_detached_launch_on_the_others(
     assert verdict["findings"][0]["id"] == "launch.peer"
 
 
-def test_frozen_head_node_ends_a_detached_launch_on_the_others(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
+def test_frozen_head_node_ends_a_detached_launch(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
     assert of(detached, "node2")
     nodes[0].podman("pause")
     seconds = ended_on(detached, "node2", STATED)
@@ -134,9 +132,7 @@ def test_stopped_unit_ends_a_detached_launch_and_is_reported(
 
 
 @pytest.mark.slow
-def test_short_network_outage_does_not_end_the_launch(
-    detached: Drill, nodes: tuple[Machine, Machine], play: Play
-) -> None:
+def test_launch_survives_a_short_network_outage(detached: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
     ranks = set(processes(detached.launch_id))
     with rules(nodes[0], f"ip saddr {nodes[1].address} counter drop"):
         time.sleep(SILENCE / 2)
@@ -221,9 +217,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, node: Callable[[str], Machin
 
 
 @pytest.mark.slow
-def test_spare_node_replaces_a_failed_node(
-    whole: dict[str, Any], tmp_path: Path, node: Callable[[str], Machine]
-) -> None:
+def test_spare_replaces_a_failed_node(whole: dict[str, Any], tmp_path: Path, node: Callable[[str], Machine]) -> None:
     step = random.Random(SEED).randint(8, 60)
     print(f"seed {SEED}: node2 is switched off at step {step} or a little later")
     asked = {"launch_restarts": 2, "launch_spares": ["node3"], "launch_checkpoints": "output/checkpoint.pt"}

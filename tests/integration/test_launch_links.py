@@ -63,9 +63,7 @@ def nothing_listens(nodes: list[Machine]) -> bool:
 
 
 def refused(drill: Drill) -> list[str]:
-    """Check that a launch is refused quickly without leftovers. Return the findings as "status id node" and the
-    peer.
-    """
+    """Check that a launch is refused quickly and cleanly. Return findings as "status id node" and the peer."""
     began = time.monotonic()
     verdict = drill.begin().end()
     assert time.monotonic() - began < SOON

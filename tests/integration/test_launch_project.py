@@ -245,9 +245,7 @@ def test_closed_port_between_nodes_is_reported_with_both_nodes(
         assert machine.inside("pgrep", "-u", "nobody", check=False).stdout == ""
 
 
-def test_different_data_on_a_node_is_reported(
-    launches: Callable[..., Drill], nodes: list[Machine], project: Path
-) -> None:
+def test_different_data_is_reported(launches: Callable[..., Drill], nodes: list[Machine], project: Path) -> None:
     for machine in nodes:
         made = f"rm -rf {DATA}; mkdir -p {DATA}/train; cd {DATA}; echo a > train/a; echo b > train/b"
         machine.inside("sh", "-ec", f"{made}; sha256sum train/* > SHA256SUMS")

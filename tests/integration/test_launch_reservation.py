@@ -201,9 +201,7 @@ def test_killed_unit_frees_its_slots(launches: Any, nodes: tuple[Machine, Machin
 
 
 @pytest.mark.slow
-def test_slot_locked_by_a_process_of_the_training_user_is_reported(
-    launches: Any, nodes: tuple[Machine, Machine]
-) -> None:
+def test_slot_locked_by_the_training_user_is_reported(launches: Any, nodes: tuple[Machine, Machine]) -> None:
     first = running(launches())
     door = f"/run/muster/launches/{first.launch_id}/seats/cpu"
     stranger = nodes[0].inside("setpriv", "--reuid=nobody", "--clear-groups", "cat", door, check=False)

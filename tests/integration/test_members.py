@@ -141,9 +141,7 @@ def quarantine_automatically(play: Play, *findings: dict[str, str]) -> dict[str,
     return done.results("Quarantine the node that has a hard fault of its own")["node1"]
 
 
-def test_automatic_quarantine_is_limited_to_one_node_until_confirmed(
-    play: Play, lab: Machine, quarantined: Result
-) -> None:
+def test_automatic_quarantine_is_limited_to_one_node(play: Play, lab: Machine, quarantined: Result) -> None:
     assert play("playbooks/release.yml", extravars={"node": NODE}).rc == 0
     before = LISTED.read_text()
     assert quarantine_automatically(play, fault(NODE, "unknown"), fault(NODE, "warn"))["quarantined"] == ""
@@ -232,9 +230,7 @@ def retired(lab: Machine, tmp_path_factory: pytest.TempPathFactory, pinned: str)
     for line in (f"-    {NODE}:", f"-{lab.address} {NODE}"):
         assert line in checked.shown, checked.shown
     cut_off = retire(folder)
-    until(
-        lambda: NODE not in LISTED.read_text() or cut_off.over_within(0), 300, "the node is removed from the inventory"
-    )
+    until(lambda: NODE not in LISTED.read_text() or cut_off.over_within(0), 300, "the node is unlisted")
     cut_off.kill()
     assert NODE not in LISTED.read_text()
     assert knows(find_machine("node2")), "the run was killed too late for this test"

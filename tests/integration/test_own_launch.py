@@ -87,9 +87,7 @@ DETACHED = {
 }  # only its gate ends the launch
 
 
-def test_second_user_is_refused_with_the_holder_or_waits(
-    begin: Callable[..., Drill], nodes: tuple[Machine, Machine]
-) -> None:
+def test_second_user_is_refused_or_waits(begin: Callable[..., Drill], nodes: tuple[Machine, Machine]) -> None:
     first = begin("ada", **DETACHED)
     assert first.end()["status"] == "unknown"
     for other in ("bob", ""):  # root gets the same result

@@ -101,9 +101,7 @@ def fetch(machine: Machine, package: str = SMALL) -> None:
     machine.inside("sh", "-c", f"cd /tmp && rm -f {package}_*.deb && apt-get download -qq {package}")
 
 
-def test_mirror_changes_only_the_urls_of_sources(
-    machine: Machine, provide: Any, mirror: Proxy, stock: dict[str, str]
-) -> None:
+def test_mirror_changes_only_source_urls(machine: Machine, provide: Any, mirror: Proxy, stock: dict[str, str]) -> None:
     would, plan = provide(check=True, **requested(mirror))
     assert would.rc == 0
     assert plan["changed"]
@@ -191,9 +189,7 @@ def test_apt_uses_the_proxy_except_for_nodes(machine: Machine, provide: Any, mir
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory, machine: Machine) -> Path:
-    """Create an untrusted certificate for the controller's address with its key. ca.pem contains only the
-    certificate.
-    """
+    """Create an untrusted certificate for the controller's address with its key. ca.pem is without the key."""
     folder = tmp_path_factory.mktemp("authority")
     options = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "365", "-subj", "/CN=muster-test"]
     options += ["-addext", f"subjectAltName=IP:{gateway(machine)}", "-keyout", "key.pem", "-out", "ca.pem"]
@@ -288,9 +284,7 @@ def test_private_key_instead_of_a_certificate_is_refused_before_contacting_nodes
     assert "no node was contacted" in result.stdout
 
 
-def test_offline_apt_reads_only_the_offline_folder(
-    machine: Machine, provide: Any, mirror: Proxy, tmp_path: Path
-) -> None:
+def test_offline_apt_reads_only_one_folder(machine: Machine, provide: Any, mirror: Proxy, tmp_path: Path) -> None:
     package = {"name": "muster-test-standin", "version": "1.0-1"}
     make_flat_repository(tmp_path / "debs", package)
     machine.inside("mkdir", "-p", OFFLINE)

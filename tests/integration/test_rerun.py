@@ -1,6 +1,4 @@
-"""Second runs: one check per node finds every difference in what the roles manage, and without differences no role
-runs.
-"""
+"""Second runs: one check per node finds every difference, and without differences no role runs."""
 
 from __future__ import annotations
 
@@ -74,9 +72,7 @@ def test_full_run_finds_no_difference(play: Play, finished: dict[str, Any]) -> N
 
 
 def missed(play: Play, finished: dict[str, Any], faults: list[Fault]) -> list[str]:
-    """Return the faults that the check misses, or finds for another reason. Each fault is the only one while it is
-    on.
-    """
+    """Return the faults that the check misses or finds for another reason. They are set one at a time."""
     shapes = [fault.shape() for fault in faults]
     # Settings that connect nodes are checked on all nodes.
     limit = None if any(fault.step == "network" for fault in faults) else NODE
@@ -110,15 +106,11 @@ def test_one_fault_per_role_is_found(play: Play, finished: dict[str, Any]) -> No
 @pytest.mark.slow
 @pytest.mark.usefixtures("reverted")
 @pytest.mark.parametrize("faults_of", SWEEPS)
-def test_every_fault_of_a_role_is_found(
-    play: Play, finished: dict[str, Any], faults_of: Callable[[], list[Fault]]
-) -> None:
+def test_every_fault_is_found(play: Play, finished: dict[str, Any], faults_of: Callable[[], list[Fault]]) -> None:
     assert missed(play, finished, faults_of()) == []
 
 
-def test_changed_node_is_checked_again_alone(
-    play: Play, node: Callable[[str], Machine], finished: dict[str, Any]
-) -> None:
+def test_changed_node_alone_is_rechecked(play: Play, node: Callable[[str], Machine], finished: dict[str, Any]) -> None:
     node(NODE).inside("rm", "/etc/needrestart/conf.d/90-muster.conf")
     result = play("site.yml", tags="baseline,network", extravars=finished)
     assert result.rc == 0, result.stdout

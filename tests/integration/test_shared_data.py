@@ -58,9 +58,7 @@ def findings(result: Result) -> set[tuple[str, str]]:
     return {(one["id"], one["node"]) for one in told if one["id"].startswith("data.")}
 
 
-def test_check_mode_reports_missing_mounts_and_changes_nothing(
-    play: Play, nodes: list[Machine], served: dict[str, Any]
-) -> None:
+def test_check_mode_reports_missing_mounts(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
     result = play(PLAYBOOK, extravars=served, check=True)
     assert result.rc == 0, result.stdout
     assert f"{PATH} is missing" in result.results(TASK)[NODES[0]]["differences"]
@@ -133,9 +131,7 @@ def test_files_of_one_node_are_visible_on_all_nodes(play: Play, nodes: list[Mach
 
 
 def test_other_mount_and_other_owner_are_reported(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
-    """Another file system is mounted over the folder on the second node. Files seem to have another owner on the
-    first.
-    """
+    """Mount another file system over the folder on the second node, and change owners on the first."""
     own = "/srv/own"
     nodes[1].inside("sh", "-ec", f"install -d -o muster -g muster {own}; mount --bind {own} {PATH}")
     (mount,) = served["shared_data_mounts"]
@@ -158,9 +154,7 @@ def test_other_mount_and_other_owner_are_reported(play: Play, nodes: list[Machin
         nodes[1].inside("rm", "-r", own)
 
 
-def test_unreachable_server_is_reported_without_blocking(
-    play: Play, nodes: list[Machine], served: dict[str, Any]
-) -> None:
+def test_lost_server_is_reported_without_blocking(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
     for machine in nodes[:2]:
         # Stops the client process of the mount, so that the kernel waits for it.
         machine.inside("systemctl", "kill", "--signal=STOP", "data.mount")

@@ -143,9 +143,7 @@ def answers_of(result: Result) -> dict[str, Any]:
 
 
 @pytest.mark.moment
-def test_deb_is_downloaded_once_for_all_nodes(
-    fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
-) -> None:
+def test_debs_are_downloaded_once(fresh: list[Machine], repository: Proxy, install: Callable[..., Result]) -> None:
     install(shares=False, limit="node1")
     one_node = repository.count(".deb")
     for machine in fresh:
@@ -209,9 +207,7 @@ def test_deb_that_does_not_match_the_index_is_rejected(
 
 
 @pytest.mark.slow
-def test_unconnected_nodes_download_separately(
-    fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
-) -> None:
+def test_isolated_nodes_download_alone(fresh: list[Machine], repository: Proxy, install: Callable[..., Result]) -> None:
     home = "~muster/.ssh/muster_known_hosts"
     for machine in fresh:
         machine.inside("sh", "-c", f"mv {home} {home}.away")

@@ -46,9 +46,7 @@ def command(**variables: Any) -> list[str]:
 
 @pytest.fixture
 def look(nodes: dict[str, Machine], tmp_path: Path) -> Callable[..., tuple[Result, dict[str, Any]]]:
-    """Return a function that returns the screen and its JSON. Seconds are not tested here: tests/bench measures
-    them.
-    """
+    """Return a function that returns the screen and its JSON. tests/bench measures the seconds."""
 
     def run(*more: str, **variables: Any) -> tuple[Result, dict[str, Any]]:
         file = tmp_path / "status.json"
@@ -65,9 +63,7 @@ def look(nodes: dict[str, Machine], tmp_path: Path) -> Callable[..., tuple[Resul
 
 @pytest.fixture
 def launch(nodes: dict[str, Machine], tmp_path: Path) -> Iterator[Callable[..., Drill]]:
-    """Return a function that starts a launch of two ranks on each of two nodes, which runs until the end of the
-    test.
-    """
+    """Return a function that starts a launch of two ranks on each of two nodes until the end of the test."""
     begun: list[Drill] = []
 
     def begin(user: str = "") -> Drill:

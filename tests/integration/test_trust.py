@@ -215,9 +215,7 @@ def test_unreachable_nodes_do_not_block_the_others(
     assert "No node answered" in silent.stdout
 
 
-def test_fingerprints_in_the_inventory_need_no_prompt(
-    play: Play, tmp_path: Path, first: Machine, second: Machine
-) -> None:
+def test_inventory_fingerprints_need_no_prompt(play: Play, tmp_path: Path, first: Machine, second: Machine) -> None:
     nodes = {
         **at(first, cluster_host_key=fingerprint(first)),
         **at(second, cluster_host_key=fingerprint(first)),

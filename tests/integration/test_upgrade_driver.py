@@ -128,9 +128,7 @@ def test_driver_that_does_not_load_on_the_first_node_ends_the_upgrade(lab: Lab) 
     assert len(commands) == 2
     for command in commands:
         lab.run_command(command)
-    until(
-        lambda: boot(first) != before and loaded(first) == BEFORE, 150, "the node has rebooted with the previous driver"
-    )
+    until(lambda: boot(first) != before and loaded(first) == BEFORE, 150, "reboot with the previous driver")
     until(first.ssh_answers, PATIENCE, "the node accepts logins")
     assert versions(first) == there
 

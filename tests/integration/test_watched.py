@@ -1,6 +1,4 @@
-"""A detached launch with restarts on three nodes: its watcher on the head node continues after the controller is
-gone.
-"""
+"""A detached launch with restarts on three nodes: its watcher continues without the controller."""
 
 from __future__ import annotations
 
@@ -154,9 +152,7 @@ def ranks_of(launch_id: str) -> set[str]:
     return {env["RANK"] for env in processes(launch_id).values() if "LOCAL_RANK" in env}
 
 
-def test_watcher_restarts_the_launch_without_the_controller(
-    nodes: list[Machine], anna: Person, other_host: Person
-) -> None:
+def test_watcher_restarts_without_the_controller(nodes: list[Machine], anna: Person, other_host: Person) -> None:
     launch = Watched(anna, nodes[0])
     assert "node1 watches it, and begins further attempts; it is anna's own launch, without root" in launch.begun.stdout
     assert launch.systemctl("is-active", launch.unit) == "active"
@@ -236,9 +232,7 @@ def test_launch_ends_with_its_watcher_and_the_reason_is_reported(nodes: list[Mac
     assert "node1" in attached.stdout
 
 
-def test_launch_without_logins_between_nodes_is_refused(
-    anna_and_ben: tuple[Person, Person], nodes: list[Machine]
-) -> None:
+def test_launch_without_node_logins_is_refused(anna_and_ben: tuple[Person, Person], nodes: list[Machine]) -> None:
     _, ben = anna_and_ben
     refused = run_as(ben, "playbooks/launch.yml", **LAUNCH)
     assert refused.returncode != 0

@@ -78,9 +78,7 @@ def persons(nodes: list[Machine], play: Play) -> Iterator[list[Person]]:
 
 @pytest.fixture
 def notebook(persons: list[Person], play: Play) -> Iterator[Callable[..., Result]]:
-    """Return a function that runs the playbook for anna's notebook. The notebook runs from the start of the test to
-    its end.
-    """
+    """Return a function that runs the playbook for anna's notebook, which runs during the test."""
     del persons
 
     def run(state: str, **more: Any) -> Result:
@@ -181,9 +179,7 @@ def test_second_start_keeps_the_notebook(nodes: list[Machine], notebook: Callabl
 
 
 @pytest.mark.slow
-def test_check_mode_reports_the_stop_and_does_nothing(
-    nodes: list[Machine], notebook: Callable[..., Result], play: Play
-) -> None:
+def test_check_mode_only_reports_the_stop(nodes: list[Machine], notebook: Callable[..., Result], play: Play) -> None:
     wanted = {**ON, "notebook_user": "anna", "notebook_state": "stopped"}
     checked = play(BOOK, extravars=wanted, check=True)
     assert checked.rc == 0, checked.stdout

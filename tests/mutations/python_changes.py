@@ -108,9 +108,7 @@ class Finder:
             yield self.change("drop", self.begin(body[0]), self.end(body[-1]), "pass")
 
     def between(self, kind: str, values: Sequence[ast.expr], old: str, new: str) -> Iterator[Change]:
-        """Replace the operator between the first two values, unless the text between them contains the operator
-        twice.
-        """
+        """Replace the operator between the first two values, unless the text there contains it twice."""
         start, end = self.end(values[0]), self.begin(values[1])
         word = re.compile(rb"(?<![\w=<>!])" + old.replace(" ", r"\s+").encode() + rb"(?![\w=<>!])")
         found = list(word.finditer(self.data[start:end]))

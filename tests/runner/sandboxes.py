@@ -49,9 +49,7 @@ def folder(sandbox: Sandbox) -> Path:
 
 
 def remove_all() -> list[str]:
-    """Remove all sandboxes of the tests. Return those that could not be removed. The image is kept, because building it
-    takes a minute.
-    """
+    """Remove all sandboxes of the tests, but not their image. Return those that could not be removed."""
     every = [beside(named(), suffix, offset) for suffix, offset in LANES]
     every += [beside(each, *GPU) for each in every]
     failed = [each.name for each in every if folder(each).is_dir() and not remove(each)]

@@ -1,7 +1,4 @@
-"""An existing, working driver from another source than Muster's, on a simulated GPU node.
-
-The tests depend on their order.
-"""
+"""An existing driver from another source than Muster's, on a simulated GPU node. The tests are ordered."""
 
 from __future__ import annotations
 

@@ -40,9 +40,7 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--gpu", default="0x2330", help="PCI device id")
     parser.add_argument("--nvswitches", type=int, default=4)
-    parser.add_argument(
-        "--nouveau", action="store_true", help="nouveau holds the GPUs until an initramfs blacklists it"
-    )
+    parser.add_argument("--nouveau", action="store_true", help="nouveau holds the GPUs until it is blacklisted")
     parser.add_argument("--publish", choices=LATER, action="append", default=[], help="additional packages to publish")
     parser.add_argument("--wrongly-signed", action="store_true")
     parser.add_argument("--only-publish", action="store_true")

@@ -28,9 +28,7 @@ def number(value: int) -> bytes:
 
 
 def batch(source: random.Random, name: bytes, count: int) -> bytes:
-    """Return the pickle of {batch_label, labels, data, filenames}, protocol 2. data: a numpy uint8 array of count x
-    3072.
-    """
+    """Return a pickle (protocol 2) of {batch_label, labels, data, filenames}. data: uint8, count x 3072."""
     dtype = b"cnumpy\ndtype\n" + text(b"u1") + number(0) + number(1) + b"\x87R"
     dtype += b"(" + number(3) + text(b"|") + b"NNN" + number(-1) + number(-1) + number(0) + b"tb"
     array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n" + number(0) + b"\x85" + text(b"b") + b"\x87R"

@@ -104,9 +104,7 @@ class Repositories:
         self.stranger = Key(folder / "stranger").make()
 
     def publish(self, packages: Sequence[Package] | None = None, *, signed_by: Key | None = None) -> None:
-        """Rewrite all four repositories with these packages, or with the complete list. NVIDIA's may be signed by
-        another key.
-        """
+        """Rewrite all repositories with these packages, or all. NVIDIA's may be signed by another key."""
         shutil.rmtree(self.root, ignore_errors=True)
         debs = self._build(packages or read_packages())
         for name, place in FOLDERS.items():

@@ -75,9 +75,7 @@ class Proxy:
 
     @property
     def requests(self) -> list[Request]:
-        """Return all requests so far. Waits for responses in progress, because a client may continue before its request
-        is recorded.
-        """
+        """Return all requests so far. Waits for responses in progress, which are recorded at their end."""
         with self._settled():
             return list(self._noted)
 

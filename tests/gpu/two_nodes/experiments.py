@@ -284,9 +284,7 @@ EXPERIMENTS = (
     Experiment("stopped", "rank 1 gets SIGSTOP", 70, failed("process.stopped"), stopped),
     Experiment("dropped", "packets between ranks are dropped", 80, failed("network.ports_filtered"), dropped),
     Experiment("mismatch", "rank 1 calls a different collective", 60, OTHER, fault(FAULT="mismatch")),
-    Experiment(
-        "one_host", "NCCL sees both nodes as one host", 50, failed("program.device_twice"), fault(**ONE_HOST), NCCL
-    ),
+    Experiment("one_host", "NCCL sees a single host", 50, failed("program.device_twice"), fault(**ONE_HOST), NCCL),
     Experiment("held", "a process of another node holds the GPU", 90, failed("gpu.memory.others"), held, MEMORY),
     Experiment("hog", "rank 1 allocates the GPU memory", 60, failed("gpu.memory.own"), fault(FAULT="hog"), MEMORY),
     Experiment("health", "the health check", 40, Expected("healthy"), played("health.yml")),

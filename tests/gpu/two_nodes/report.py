@@ -15,10 +15,7 @@ MOST = 300  # maximum length of a quoted line
 
 @dataclass(frozen=True)
 class Expected:
-    """status: of the verdict. ids: causes or failed findings, one of which must be reported.
-
-    NCCL and Gloo may give different ids.
-    """
+    """status: of the verdict. ids: causes or findings, one of which must be reported (NCCL and Gloo may differ)."""
 
     status: str
     ids: tuple[str, ...] = ()
@@ -41,9 +38,7 @@ class Seen:
 
 @dataclass
 class Result:
-    """outcome: PASS; FINDING if the result differs from the expected one; FAILED at a step; left out, with the
-    reason.
-    """
+    """outcome: PASS; FINDING if the result is unexpected; FAILED at a step; left out, with the reason."""
 
     name: str
     outcome: str

@@ -30,9 +30,7 @@ def holder(nodes: tuple[Machine, Machine]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @in_variants("administrators", pipeline=LIGHT)
-def test_used_port_blocks_a_launch(
-    drill: Drill, nodes: tuple[Machine, Machine], holder: subprocess.Popen[bytes]
-) -> None:
+def test_port_in_use_is_reported(drill: Drill, nodes: tuple[Machine, Machine], holder: subprocess.Popen[bytes]) -> None:
     assert holder.poll() is None
     verdict = drill.begin().end()
     finding = only_failure(verdict)

@@ -18,9 +18,7 @@ pytestmark = pytest.mark.moment
 
 
 @in_variants("administrators")
-def test_detached_launch_runs_alone_and_is_attached_later(
-    drill: Drill, nodes: tuple[Machine, Machine], play: Play
-) -> None:
+def test_detached_launch_runs_alone_until_attached(drill: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
     drill.variables.update(launch_detached=True, launch_time_limit=600)
     verdict = drill.begin().end()
     assert verdict["status"] == "unknown"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 LOOKS = {
     "packages": "dpkg-query --show --showformat '${Package} ${Version} ${db:Status-Status}\\n'",
-    # Logins appear as units while they last.
+    # Without transient units, such as logins.
     "units": "systemctl list-unit-files --no-legend --plain | grep -v ' transient '",
     "accounts": "cat /etc/passwd /etc/group",
     "folders": "ls -A / /opt /usr/local/bin /usr/local/sbin /var/lib",
