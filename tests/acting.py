@@ -1,5 +1,6 @@
-"""Runs an action plugin of the project in this process, as a task of a play would: real variables, templates and
-connections (local ones, so that the programs for nodes run on this machine), and no ansible-playbook."""
+"""Run an action plugin of the project in this process like a task of a play: with real variables, templates and local
+connections, so that node programs run on this machine, and without ansible-playbook.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ plugins.action_loader.add_directory(str(ROOT / "plugins/action"))
 
 
 class World:
-    """An inventory in a folder, and what a play knows of it. vars: further variables of the play."""
+    """An inventory in a folder, and the variables of a play. vars: further variables of the play."""
 
     def __init__(self, folder: Path, hosts: str, **variables: Any) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -53,7 +54,7 @@ class World:
         return Templar(loader=self.loader, variables=self.vars)
 
     def registered(self, node: str, name: str, value: Any) -> None:
-        """As a task does that registers its result on a node."""
+        """Set a fact of a node, as `register` does."""
         self.manager.set_nonpersistent_facts(node, {name: value})
 
     def action(self, module: str, *, check: bool = False, diff: bool = False, **options: Any) -> Any:
@@ -73,12 +74,12 @@ class World:
         )
 
     def run(self, module: str, *, check: bool = False, diff: bool = False, **options: Any) -> dict[str, Any]:
-        """Return the result of a task. Raises what the task fails with."""
+        """Return the result of a task. Raises the exceptions of the task."""
         result: dict[str, Any] = self.action(module, check=check, diff=diff, **options).run(None, self.vars)
         return result
 
     def fails(self, module: str, *, check: bool = False, **options: Any) -> str:
-        """Return the message of a task that has to fail."""
+        """Return the message of a task that must fail."""
         try:
             result = self.run(module, check=check, **options)
         except AnsibleError as problem:
@@ -88,8 +89,9 @@ class World:
 
 
 class Programs:
-    """Stands in for the programs on nodes. answers: by verb, what every node says, or what says it of a node and what
-    it was asked; an error is raised. asked: the nodes, the verbs and what they were asked, in their order."""
+    """Stub for node programs. answers: by verb, the answer of every node, or a function of the node and the request;
+    exceptions are raised. asked: nodes, verbs and requests in order.
+    """
 
     def __init__(self, patch: pytest.MonkeyPatch, **answers: Any) -> None:
         self.answers = {"identity": {"launch_user": False, "uid": 0}, **answers}
@@ -109,13 +111,13 @@ class Programs:
         return [verb for _, verb, _ in self.asked]
 
     def of(self, verb: str) -> dict[str, dict[str, Any]]:
-        """What each node was asked last with this verb."""
+        """Return the last request of this verb by node."""
         last = {name: asked for name, each, asked in self.asked if each == verb}
         return {name: last[name] for name in sorted(last)}
 
 
 class Modules:
-    """Stands in for modules that an action has a node run. answer: what each returns. ran: names and options."""
+    """Stub for modules that an action runs on a node. answer: result by module. ran: names and options."""
 
     def __init__(self, patch: pytest.MonkeyPatch, **answer: Any) -> None:
         self.answer = answer

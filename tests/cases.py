@@ -1,9 +1,9 @@
-"""Case files: every YAML file under cases/<folder>/ beside a test file is one case of one test.
+"""Case files: every YAML file in cases/<folder>/ next to a test file is one case of one test.
 
     @cases(__file__, "preflight")
     def test_preflight(case: dict[str, Any]) -> None: ...
 
-A case is called after its file; the documents of a file that holds several are numbered.
+A case is named after its file. Documents of a file with several documents are numbered.
 """
 
 from __future__ import annotations
@@ -17,29 +17,28 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# The parser in C reads the same and is several times faster; PyYAML may have been built without it.
+# The C parser gives the same result several times faster, but PyYAML may have been built without it.
 Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def cases(test_file: str, folder: str) -> pytest.MarkDecorator:
-    """Run a test for each case of a folder, which it takes as `case`."""
+    """Parametrize a test as `case` with the cases of a folder."""
     found = load_cases(Path(test_file).parent / "cases" / folder)
     return pytest.mark.parametrize("case", found.values(), ids=found)
 
 
 def documents_of(text: str) -> Iterator[Any]:
-    """Read the documents of a YAML text."""
     yield from yaml.load_all(text, Loader=Loader)
 
 
 def document_of(path: Path) -> Any:
-    """Read the one document of a YAML file."""
+    """Return the only document of a YAML file."""
     (document,) = documents_of(path.read_text(encoding="utf-8"))
     return document
 
 
 def load_cases(folder: Path) -> dict[str, Any]:
-    """Return each case by its name. Raises ValueError where there is none: a test without cases proves nothing."""
+    """Return the cases by name. Raises ValueError if there are none, because a test without cases proves nothing."""
     found: dict[str, Any] = {}
     for path in sorted(folder.iterdir()):
         documents = list(documents_of(path.read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""Two nodes' firewalls as they were seen: bare, and with the rules of the role."""
+"""Recorded firewall states of two nodes: bare, and with the rules of the role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a look at GPUs brings back, made from what real nvidia-smi programs printed (tests/unit/gpu_info/recorded)."""
+"""Results of GPU probes, built from recorded outputs of real nvidia-smi programs (tests/unit/gpu_info/recorded)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def printed(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def text_of(folder: Path, question: str) -> str:
-    """Return what nvidia-smi printed for a question."""
+    """Return the recorded nvidia-smi output for a query."""
     text = recorded(folder, f"{question}.{'xml' if question == 'query' else 'txt'}")
     if text is None:
         raise ValueError(f"{folder.name} has no answer to {question}")
@@ -103,7 +103,7 @@ def look_of(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_values(text: str, case: dict[str, Any]) -> str:
-    """Return the answer with other values in it, and of so many GPUs only."""
+    """Return the output with other values, limited to this number of GPUs."""
     for name, value in case.get("values", {}).items():
         text, places = re.subn(rf"<{name}>[^<]*</{name}>", f"<{name}>{value}</{name}>", text)
         assert places, name

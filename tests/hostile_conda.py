@@ -1,4 +1,4 @@
-"""Conda packages as an attacker would make them: every member of the archive and every line of the list by hand."""
+"""Hostile conda packages: every archive member and every line of the file list is set by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ZSTD_BLOCK = 1 << 17
 
 @dataclass(frozen=True)
 class Member:
-    """One member of the archive. listed: what info/paths.json says about it; None leaves it out."""
+    """An archive member. listed: its entry in info/paths.json; None leaves it out."""
 
     path: str
     content: bytes = b""
@@ -96,7 +96,7 @@ def tar_of(members: Sequence[Member]) -> bytes:
 
 
 def zstd(data: bytes) -> bytes:
-    """Return a frame of Zstandard with blocks that are not compressed (RFC 8878, 3.1.1)."""
+    """Return a Zstandard frame of uncompressed blocks (RFC 8878, 3.1.1)."""
     blocks = [data[begin : begin + ZSTD_BLOCK] for begin in range(0, len(data), ZSTD_BLOCK)] or [b""]
     frame = bytearray(b"\x28\xb5\x2f\xfd\x00\x50")
     for number, block in enumerate(blocks):

@@ -1,4 +1,4 @@
-"""junit.xml, read as a pipeline does."""
+"""Read junit.xml like a CI pipeline."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 
 def read_junit(text: str) -> ET.Element:
-    """Return the one <testsuite> in it. Raises ParseError where it is not well-formed."""
+    """Return the only <testsuite>. Raises ParseError if the XML is not well-formed."""
     parser: Any = ET.XMLPullParser(["start"])
     parser.feed(text)
     parser.close()

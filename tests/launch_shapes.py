@@ -1,7 +1,7 @@
-"""Launches as tests need them: a request, its plan, the settings, and what a node reports of itself before the start.
+"""Launch data for tests: a request, its plan, settings, and the report of a node before the start.
 
-Each is made by the product or holds the product's defaults, so that a shape changes in one place. A test names what
-matters to it, and nothing else: `a_plan({"node1": 2, "node2": 2}, backend="nccl")`.
+Product code creates the values or provides the defaults, so that shapes change in one place. A test names only the
+values that matter: `a_plan({"node1": 2, "node2": 2}, backend="nccl")`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def a_node(number: int, name: str = "", **changes: Any) -> NodeSpec:
 
 
 def a_request(**changes: Any) -> LaunchRequest:
-    """Return what is asked for by an administrator who launches a script that is on every node."""
+    """Return the request of an administrator to launch a script that exists on every node."""
     options = LaunchOptions(**{"script": "/srv/job/train.py", **taken(changes, LaunchOptions, LaunchRequest)})
     cluster = LaunchCluster(**{**CLUSTER, **taken(changes, LaunchCluster)})
     return LaunchRequest(**{"options": options, "cluster": cluster, "launch_id": LAUNCH_ID, **changes})
@@ -57,7 +57,7 @@ def taken(changes: dict[str, Any], shape: Any, before: Any = None) -> dict[str, 
 
 
 def a_user_request(user: str, **changes: Any) -> LaunchRequest:
-    """Return what is asked for by a launch user, without root."""
+    """Return the request of a launch user, without root."""
     home = f"{USERS_ROOT}/{user}"
     folders = {"run_root": f"{home}/launches", "work_root": f"{home}/work"}
     return a_request(**{"user": user, "manager": "user", **folders, **changes})
@@ -70,9 +70,9 @@ def a_plan(
     entry: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> LaunchPlan:
-    """Return the plan of a request. nproc: ranks by node, or on how many nodes one rank each.
+    """Return the plan of a request. nproc: ranks by node, or the number of nodes with one rank each.
 
-    entry: other values in what the plan has of each node. changes: other values of the plan itself.
+    entry: changed values of each node's entry. changes: changed values of the plan.
     """
     counts = {f"node{number}": 1 for number in range(1, nproc + 1)} if isinstance(nproc, int) else nproc
     nodes = [a_node(number, name, nproc=count) for number, (name, count) in enumerate(counts.items(), 1)]
@@ -81,14 +81,14 @@ def a_plan(
 
 
 def a_settings(**changes: Any) -> Settings:
-    """Return the settings of a launch that waits for nothing, keeps logs of any size, and sends nothing."""
+    """Return settings without waiting, log limits or notifications."""
     quiet = {"stop_timeout": 5, "log_max_mb": 0, "probe": False, "observe": False, "notice_timeout": 0.0}
     options = LaunchOptions(**{**quiet, **taken(changes, LaunchOptions, Settings)})
     return Settings(**{"options": options, "cluster": LaunchCluster(**CLUSTER), **changes})
 
 
 def facts_of_a_fit_node(**changes: Any) -> dict[str, Any]:
-    """Return what a node reports before the start of a launch in /opt/x that it can take part in."""
+    """Return the report of a node that can take part in a launch in /opt/x."""
     return {
         "uid": 0,
         "python": [3, 10, 12],
@@ -113,7 +113,7 @@ def facts_of_a_fit_node(**changes: Any) -> dict[str, Any]:
 
 
 def a_start(folder: Path, launch_id: str = LAUNCH_ID, **changes: Any) -> dict[str, Any]:
-    """Return what the controller sends to a node to start an administrator launch as nobody, below a folder."""
+    """Return the controller's request to a node to start an administrator launch as nobody in a folder."""
     return {
         "launch_id": launch_id,
         "user": "nobody",

@@ -1,4 +1,4 @@
-"""Modules of library/ in this process: with Ansible's own AnsibleModule, and commands that answer as a test says."""
+"""Run modules of library/ in this process with Ansible's AnsibleModule and stubbed commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if str(ROOT / "plugins/module_utils") not in ansible.module_utils.__path__:
 
 
 def load(name: str) -> ModuleType:
-    """Return a module of library/, each time a new one."""
+    """Import a module of library/ again, and return it."""
     described = importlib.util.spec_from_file_location(name, ROOT / f"library/{name}.py")
     assert described
     assert described.loader
@@ -38,7 +38,7 @@ def load(name: str) -> ModuleType:
 
 
 def among_files_of(folder: Path, module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Have a module look at a folder instead of the whole file system, as far as it asks by these names."""
+    """Redirect a module's file access under these names to a folder."""
     functions = {"Path": Path, **{name: getattr(module, name) for name in ("read", "names") if hasattr(module, name)}}
     for name, function in functions.items():
         monkeypatch.setattr(module, name, partial(_below, function, folder))
@@ -51,7 +51,7 @@ def _below(function: Callable[[str], Any], folder: Path, path: Any, *more: str) 
 
 
 def answer(module: ModuleType, *, check: bool = False, **options: Any) -> dict[str, Any]:
-    """Run a module's main, and return what it answers."""
+    """Run a module's main. Return its result."""
     printed, warned = io.StringIO(), list[str]()
     with (
         patch.object(module.AnsibleModule, "warn", lambda _self, text: warned.append(text)),
@@ -68,7 +68,7 @@ def answer(module: ModuleType, *, check: bool = False, **options: Any) -> dict[s
 
 
 def write(file: Path, text: str) -> Path:
-    """Write a file, and make its folders."""
+    """Write a file and create its folders."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
     return file
@@ -76,7 +76,7 @@ def write(file: Path, text: str) -> Path:
 
 @dataclass
 class Commands:
-    """Stands in for `run`. answers: by a command, or its beginning. One that is not there is not installed."""
+    """Stub for `run`. answers: by command or its prefix. A command without an answer is not installed."""
 
     answers: dict[str, str]
     ran: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Nodes that are this machine: stands in for the connections to them; their programs run here."""
+"""Nodes on this machine: a stub of their connections that runs node programs locally."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 from muster_controller.playbook.node_error import NodeError
 
-OWN = "/THIS-NODE"  # what a path begins with that is another one on each node
+OWN = "/THIS-NODE"  # prefix of paths that differ by node
 
 
 @dataclass(frozen=True)
 class Here:
-    """Stands in for the connection to a node: its program runs here. broken: verbs that it does not answer. folder:
-    in which paths lie that begin with OWN."""
+    """Stub for the connection to a node: node programs run on this machine. broken: verbs without an answer. folder:
+    replaces the path prefix OWN.
+    """
 
     name: str
     calls: list[tuple[str, str]]

@@ -1,4 +1,4 @@
-"""The files of the acceptance test's payload that need no torch, for its unit tests."""
+"""Parts of the acceptance test's payload that do not need torch, for unit tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAYLOAD = Path(__file__).parents[1] / "roles/ddp_smoke/files/acceptance/payload"
 
 
 def part(name: str) -> Any:
-    """A file of the payload that needs no torch."""
+    """Import a part of the payload that does not need torch."""
     if str(PAYLOAD.parent) not in sys.path:
         sys.path.append(str(PAYLOAD.parent))
     return importlib.import_module(f"payload.{name}")

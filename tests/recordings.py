@@ -1,13 +1,13 @@
-"""What real nvidia-smi programs printed: the folders of tests/unit/gpu_info/recorded.
+"""Recorded output of real nvidia-smi programs: the folders of tests/unit/gpu_info/recorded.
 
-A folder is stored in a short form; `recorded` returns what the program printed:
+Folders are stored in a short form. `recorded` returns the original output:
 
-- `provenance.yml` may name another folder (`like:`). A file that is missing is the same as in that folder.
+- `provenance.yml` may name another folder (`like:`). Missing files are equal to those of that folder.
 - With `gpus: 8`, the last `<gpu>` of `query.xml` is repeated until there are 8, or those after the eighth are removed.
-- `query.xml.patch` is a unified diff, which is then applied to `query.xml`.
-- A line with `Link 0-17:` stands for one line for each of the links 0 to 17; so do the lines next to it, link by link.
+- `query.xml.patch` is a unified diff that is then applied to `query.xml`.
+- A line with `Link 0-17:` represents one line for each of the links 0 to 17; so do the following lines, link by link.
 
-To store the whole files of a folder in that form, alone or as patches on another folder:
+To store the files of a folder in this form, optionally as patches of another folder:
 
     python tests/recordings.py tests/unit/gpu_info/recorded/580-h100-hot 580-h100-pair
 """
@@ -33,19 +33,19 @@ HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+\d+(?:,(\d+))? @@\n", re.MULTILINE)
 
 @lru_cache
 def provenance(folder: Path) -> dict[str, Any]:
-    """Return where a recording comes from: printed_by, over, scenario, when, exit, and like and gpus."""
+    """Return the provenance of a recording: printed_by, over, scenario, when, exit, and optionally like and gpus."""
     found: dict[str, Any] = yaml.safe_load((folder / PROVENANCE).read_text(encoding="utf-8"))
     return found
 
 
 def recorded(folder: Path, name: str) -> str | None:
-    """Return the text of a recording's file, or None where the program printed none."""
+    """Return the text of a recorded file, or None if the program printed none."""
     text = kept(folder, name)
     return None if text is None else each_link(text)
 
 
 def kept(folder: Path, name: str) -> str | None:
-    """Return the text of a recording's file, in which lines may stand for several links."""
+    """Return the stored text of a file, in which lines may represent several links."""
     source, patch = provenance(folder), folder / f"{name}.patch"
     text = None
     if (folder / name).exists():
@@ -58,7 +58,7 @@ def kept(folder: Path, name: str) -> str | None:
 
 
 def with_gpus(text: str, number: int | None) -> str:
-    """Return the answer with this number of GPUs: the last one is repeated, or the last ones are removed."""
+    """Return the output with this number of GPUs: the last one is repeated, or the last ones are removed."""
     gpus = list(GPU.finditer(text))
     if not gpus or number is None:
         return text
@@ -67,7 +67,7 @@ def with_gpus(text: str, number: int | None) -> str:
 
 
 def each_link(text: str) -> str:
-    """Replace each line that stands for several links by one line for each link."""
+    """Replace each line that represents several links with one line per link."""
 
     def lines(kept: re.Match[str]) -> str:
         links = range(int(kept[2]), int(kept[3]) + 1)
@@ -77,7 +77,7 @@ def each_link(text: str) -> str:
 
 
 def many_links(text: str) -> str:
-    """Merge the lines of consecutive links that differ only in the number of the link: the inverse of each_link."""
+    """Merge lines of consecutive links that differ only in the link number: the inverse of each_link."""
     blocks: list[tuple[str, list[str]]] = []
     for block in ONE_LINK.finditer(text):
         lines = block[0].replace(f"\t Link {block[1]}:", "\t Link {}:")
@@ -90,7 +90,7 @@ def many_links(text: str) -> str:
 
 
 def shorten(folder: Path, sibling: str = "") -> None:
-    """Store a folder in the short form. A file is patched where the patch has less than half of its lines."""
+    """Store a folder in the short form. A file becomes a patch if the patch has less than half of its lines."""
     other = folder.parent / sibling if sibling else folder
     names = {path.name.removesuffix(".patch") for path in (*folder.iterdir(), *other.iterdir())} - {PROVENANCE}
     texts = {name: many_links(recorded(folder, name) or "") for name in names}
@@ -114,17 +114,17 @@ def shorten(folder: Path, sibling: str = "") -> None:
 
 
 def difference(before: str, after: str) -> str:
-    """Return the unified diff of two texts, without the names of files: empty where they are the same."""
+    """Return the unified diff of two texts without file names. Return "" for equal texts."""
     lines = difflib.unified_diff(lines_of(before), lines_of(after), n=1, lineterm="")
     return "".join(f"{line}\n" for line in list(lines)[2:])
 
 
 def patched(before: str, patch: str) -> str:
-    """Return a text with a unified diff applied to it. Raises ValueError where the diff does not fit exactly."""
+    """Return a text with a unified diff applied. Raises ValueError if the diff does not fit exactly."""
     old, new, done = lines_of(before), [], 0
     nothing, *hunks = HUNK.split(patch)
     if nothing or not hunks:
-        raise ValueError("this is no unified diff")
+        raise ValueError("not a unified diff")
     for start, old_count, new_count, body in zip(*(hunks[part::4] for part in range(4)), strict=True):
         lines = lines_of(body)
         was = [line[1:] for line in lines if line[:1] in {" ", "-"}]
@@ -142,7 +142,7 @@ def patched(before: str, patch: str) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines of a text. Raises ValueError where the last one does not end."""
+    """Return the lines of a text. Raises ValueError without a final newline."""
     *lines, rest = text.split("\n")
     if rest:
         raise ValueError("the last line has no end")

@@ -1,4 +1,4 @@
-"""Roles in this process: Ansible itself plays their tasks, and modules answer as a test says instead of being run."""
+"""Run the tasks of roles in this process with Ansible itself and stubbed module results."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ SAID = "_given"
 
 @dataclass(frozen=True)
 class Answers:
-    """By the name of a task, or else of its module; what is not there changes the node, and says no more."""
+    """Results by task name or module name. Other tasks report a change and nothing else."""
 
     known: dict[str, Any]
 
     def handler(self, executor: Any) -> Any:
-        """What stands in for the action of a task."""
+        """Return a stub for the action of a task."""
         task, check = executor._task, executor._play_context.check_mode or executor._task.check_mode
 
         def run(**_: Any) -> dict[str, Any]:
@@ -49,14 +49,14 @@ class Answers:
 
 
 def told(value: Any) -> Any:
-    """Of a registered answer what the test has given."""
+    """Return only the test's values of a registered result."""
     if not isinstance(value, dict) or SAID not in value:
         return value
     return {name: each for name, each in value.items() if name not in (SAID, "changed", "rc", "failed")}
 
 
 class Noted(CallbackBase):
-    """What modules were given, and the last sentence of a failure."""
+    """Collect the modules' arguments, and the message of a failure."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Noted(CallbackBase):
 def play(
     folder: Path, role: str, known: dict[str, Any], *, tasks: str = "main", check: bool = False, **variables: Any
 ) -> tuple[list[Any], str]:
-    """Return the modules with what they were given, in order, and what the play failed with."""
+    """Return the executed modules with their arguments in order, and the failure message."""
     names = {"name": role, "tasks_from": tasks}
     source = {"hosts": "all", "gather_facts": False, "tasks": [{"include_role": names, "vars": variables}]}
     noted, answers = Noted(), Answers(known)
@@ -98,7 +98,7 @@ def play(
 
     with (
         patch.object(context, "CLIARGS", ImmutableDict(check=check, forks=1, become_method="sudo")),
-        patch.object(load_options_vars, "options_vars", None, create=True),  # it remembers them otherwise
+        patch.object(load_options_vars, "options_vars", None, create=True),  # Ansible caches them otherwise
         patch.object(TaskExecutor, "_get_action_handler_with_module_context", handler),
     ):
         world = World(folder, "all: {hosts: {node1: {ansible_connection: local}}}")

@@ -1,4 +1,4 @@
-"""The commands that the pages show, as their reader finds them."""
+"""Commands shown in the docs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.md")])
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 OWN = re.compile(r"(?:^ *(?:\$ )?|: )((?:PYTHONPATH=\S+ )?(?:\.venv(?:-dev)?/bin/|script/)\S+.*)")
-# What the docs put for what is the reader's own.
+# Placeholders of the docs and their values in the tests.
 PLACEHOLDERS = {"<name>": "lab", "<cluster>": "lab"}
 
 
 class Shown(NamedTuple):
-    """A command, and where it is shown."""
+    """A command, and the page that shows it."""
 
     where: str
     command: str
 
 
 def lines() -> Iterator[tuple[str, str, str]]:
-    """Each line of each block: its page, its language and itself; one that goes on behind a backslash is one."""
+    """Yield page, language and text of each line in code blocks. Continued lines are joined."""
     for path in PAGES:
         for language, block in FENCE.findall(path.read_text()):
             for line in block.replace("\\\n", " ").splitlines():
@@ -36,7 +36,7 @@ def lines() -> Iterator[tuple[str, str, str]]:
 
 
 def in_pages() -> Iterator[Shown]:
-    """Muster's own: in blocks, and in backticks."""
+    """Yield Muster's commands in code blocks and inline code."""
     for page, _, line in lines():
         if found := OWN.search(line):
             yield Shown(page, found[1])
@@ -47,7 +47,7 @@ def in_pages() -> Iterator[Shown]:
 
 
 def of_others() -> Iterator[Shown]:
-    """Of other programs: lines behind a prompt, and every line of a shell script."""
+    """Yield commands of other programs: lines after a prompt, and all lines of shell scripts."""
     for page, language, line in lines():
         found = re.match(r" *\$ +(.*)", line) or (re.match(r" *([^#\s].*)", line) if language == "sh" else None)
         if found and not OWN.search(line):
@@ -55,22 +55,22 @@ def of_others() -> Iterator[Shown]:
 
 
 class Typed(NamedTuple):
-    """A command of Muster's own that a reader types, and the pages that show it."""
+    """A Muster command for readers, and the pages that show it."""
 
     command: str
     pages: tuple[str, ...]
 
 
 def called(command: str) -> str:
-    """What tests/shown_commands.yml calls it: without what most of them have, the program and the inventory."""
+    """Return the command's name in tests/shown_commands.yml, without the program and the inventory."""
     for placeholder, value in PLACEHOLDERS.items():
         command = command.replace(placeholder, value)
-    words = " ".join(shlex.split(command, comments=True)).rstrip(".")  # of a sentence
+    words = " ".join(shlex.split(command, comments=True)).rstrip(".")  # end of a sentence
     return words.removeprefix(".venv/bin/ansible-playbook ").replace(" -i inventory/lab", "", 1)
 
 
 def of_readers() -> dict[str, Typed]:
-    """Those of README and of the pages for users, each once; the Chinese ones show the same."""
+    """Return the commands of README and the user docs, each once. The Chinese pages show the same commands."""
     found: dict[str, Typed] = {}
     for page, command in in_pages():
         if page == "README.md" or re.fullmatch(r"docs/\w+\.md", page):
@@ -81,6 +81,6 @@ def of_readers() -> dict[str, Typed]:
 
 
 def table() -> dict[str, dict[str, Any]]:
-    """Which of them are run, in their order, and why the others are not."""
+    """Return the commands to run in order, and the reasons for not running others."""
     read: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text())
     return read

@@ -1,4 +1,4 @@
-"""Waiting for what stays as it is once it is so. A machine may be busy: the limit only ends what went wrong."""
+"""Wait for permanent conditions. The limit allows for a busy machine and only ends hanging tests."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 PATIENCE = 300.0  # seconds
 
 
-def until(condition: Callable[[], Any], seconds: float = PATIENCE, what: str = "what is waited for") -> Any:
-    """Wait for a condition; its first true value."""
+def until(condition: Callable[[], Any], seconds: float = PATIENCE, what: str = "a condition") -> Any:
+    """Wait for a condition. Return its first true value."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         value = condition()

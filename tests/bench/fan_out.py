@@ -1,11 +1,12 @@
-"""How long it takes until N nodes have what one has, over links of a limited rate: one copy, all from the one that has
-it (a star), and along a line, as wheels and projects go.
+"""Measure the seconds until N nodes have the files of one node over links of a limited rate: one copy, all copies from
+one node (a star), and along a chain, as wheels and projects are distributed.
 
 PYTHONPATH=tests/integration:plugins/module_utils .venv-dev/bin/python tests/bench/fan_out.py [NODES [MB [MBIT [RUNS]]]]
 
-As root, on a machine with the sandbox's image and network (script/demo, or script/test, makes them). Makes containers
-of its own, without an init, and removes them. Each way in and out of one is limited by tbf; one copy shows that it is.
-The program on the nodes is the real one, begun by podman and not by ssh; in the star it is told otherwise whom to ask.
+Run as root on a machine with the sandbox's image and network (created by script/demo or script/test). The benchmark
+creates its own containers without an init and removes them. tbf limits each link in both directions, which one copy
+verifies. The program on the nodes is the real one, started by podman instead of SSH. For the star, the sources are set
+differently.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def podman(*argv: str) -> str:
 
 
 class Node:
-    """A container whose link is limited both ways."""
+    """A container with a link that is limited in both directions."""
 
     def __init__(self, number: int, mbit: int) -> None:
         self.name = f"{NAME}-bench{number}"
@@ -72,12 +73,12 @@ def end(process: subprocess.Popen[bytes]) -> dict[str, Any]:
     said = answer_in(process.stdout.read().decode() if process.stdout else "") or {}
     process.wait()
     if said.get("error", "nothing came") or said.get("missing"):
-        raise SystemExit(f"it failed: {said}")
+        raise SystemExit(f"copy failed: {said}")
     return said
 
 
 def fill(node: Node, size: int) -> tuple[str, list[str]]:
-    """Make the files on one node; return their manifest, and their digests."""
+    """Create the files on one node. Return their manifest and digests."""
     made = f"for each in $(seq {FILES}); do head -c {size} /dev/urandom >$each.whl; done"
     node.inside("sh", "-ec", f"mkdir -p {FOLDER}; cd {FOLDER}; {made}")
     sums = node.inside("sh", "-ec", f"cd {FOLDER} && sha256sum *.whl").split()
@@ -89,7 +90,7 @@ def fill(node: Node, size: int) -> tuple[str, list[str]]:
 
 
 def run(holder: Node, takers: list[Node], place: dict[str, Any], *, star: bool) -> float:
-    """Return the seconds until all have all of it, from when it is announced."""
+    """Return the seconds from the announcement until all nodes have all files."""
     for node in takers:
         node.inside("rm", "-rf", FOLDER)
     pieces = end(holder.begin("offer", place))["pieces"]
@@ -116,7 +117,7 @@ def run(holder: Node, takers: list[Node], place: dict[str, Any], *, star: bool) 
     said = [end(process) for process in begun]
     seconds = time.monotonic() - began
     most = max(sum(node.address in one["came"] for one in said) for node in nodes.values())
-    print(f"  {seconds:.1f} s; nobody gave to more than {most}", flush=True)
+    print(f"  {seconds:.1f} s; maximum receivers of one source: {most}", flush=True)
     return seconds
 
 

@@ -1,9 +1,9 @@
-"""What rules for many peers cost: the role's one step, beside one `ufw allow` for each of them, on the same machine.
+"""Measure the cost of rules for many peers: the role's single step, compared with one `ufw allow` per peer.
 
 PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/firewall_peers.py [PEERS] [NODE]
 
-On a sandbox that is up. ufw is on and without rules before each way; the node keeps what the last one made of it, until
-playbooks/network.yml is played again. Seconds depend on the machine and on what else it does; the other columns do not.
+Needs a running sandbox. ufw is enabled without rules before each measurement. The node keeps the last rules until
+playbooks/network.yml runs again. Seconds depend on the machine and its load; the other columns do not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ROLE = "tests/integration/payloads/firewall.yml"
 LOOP = "tests/bench/ufw_loop.yml"
-NETWORK = "198.18."  # for benchmarks (RFC 2544): nobody's
+NETWORK = "198.18."  # reserved for benchmarks (RFC 2544)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def main(peers: int, name: str) -> None:
 
 
 def make_bare(machine: Machine) -> None:
-    """ufw is on, and knows of ssh alone."""
+    """Enable ufw with a rule for SSH only."""
     commands = "ufw --force disable; cp /usr/share/ufw/iptables/*.rules /etc/ufw/; ufw allow 22/tcp; ufw --force enable"
     machine.inside("sh", "-c", commands)
 
@@ -88,7 +88,7 @@ def measure(machine: Machine, go: Callable[[], None]) -> Cost:
 
 
 def traffic(machine: Machine) -> int:
-    """Bytes in both directions since the machine was started."""
+    """Return the bytes in both directions since the start of the machine."""
     files = [f"/sys/class/net/eth0/statistics/{name}_bytes" for name in ("rx", "tx")]
     return sum(int(word) for word in machine.inside("cat", *files).stdout.split())
 

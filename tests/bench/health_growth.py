@@ -1,10 +1,10 @@
-"""What a look at the network costs, and how that grows with the nodes, beside one task for each pair of them.
+"""Measure the cost of a network check and its growth with the nodes, compared with one task per pair of nodes.
 
 PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/health_growth.py [NODES...]
 
-On a sandbox that is up and has as many nodes (script/demo --nodes 16). Connections are open already, as on the second
-run of a day. Bytes are what the controller and the nodes send each other, both ways, with all headers; what the nodes
-send to one another is not in it. Seconds depend on the machine, which here carries all nodes.
+Needs a running sandbox with as many nodes (script/demo --nodes 16). SSH connections are already open, as in a second
+run. Bytes are the traffic between controller and nodes in both directions with all headers, without traffic between
+nodes. Seconds depend on the machine, which runs all nodes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main(numbers: list[int]) -> None:
 
 
 def play(playbook: str, limit: str, requests: dict[str, object]) -> Result:
-    """In a folder of its own: ansible-runner keeps there what it was told the last time."""
+    """Run a playbook with a new folder, because ansible-runner keeps earlier settings in its folder."""
     with tempfile.TemporaryDirectory() as folder:
         result = run_playbook(Path(folder), playbook, limit=limit, extravars=requests)
     if result.rc != 0:
@@ -71,14 +71,14 @@ def measure(machines: list[Machine], playbook: str, limit: str, requests: dict[s
 
 
 def tasks(result: Result) -> int:
-    """Tasks that ran on some node, each turn of a loop for itself."""
+    """Return the number of executed tasks, with every loop item counted."""
     items = [event for event in result.events if event["event"] == "runner_item_on_ok"]
     whole = [event["event_data"] for event in result.events if event["event"] == "runner_on_ok"]
     return len(items) + sum("results" not in data["res"] for data in whole)
 
 
 def count(machine: Machine) -> None:
-    """From now on, count what the machine and the controller send each other."""
+    """Count the traffic between the machine and the controller from now on."""
     controller = f"{machine.address.rpartition('.')[0]}.1"
     machine.inside("nft", "delete", "table", "inet", TABLE, check=False)
     lines = [f"add table inet {TABLE}"]

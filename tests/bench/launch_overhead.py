@@ -1,11 +1,11 @@
-"""What a launch by Muster costs, beside plain torchrun typed over ssh: the same payload, on the same nodes, in turns.
+"""Compare the cost of a Muster launch with plain torchrun over SSH: same payload, same nodes, alternating.
 
 PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/launch_overhead.py [TIMES] [STEPS]
 
-On a sandbox that is up and has PyTorch. Both run the acceptance test's training with two ranks on each of two nodes.
-What Muster does besides, which nobody does by hand, is in its time: it judges the inventory, looks at the nodes,
-fetches all logs, leaves nothing behind, and writes the verdict and the page. By hand, the script lies on the nodes
-already. Figures are medians.
+Needs a running sandbox with PyTorch. Both run the acceptance test's training with two ranks on each of two nodes.
+Muster's time includes work that a manual launch omits: it validates the inventory, checks the nodes, fetches all logs,
+cleans up, and writes the verdict and the report. For the manual launch, the script is already on the nodes. Results are
+medians.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main(times: int, steps: int) -> None:
                 print(*(f"{way} {runs[-1]['whole']:.1f} s" for way, runs in found.items()), sep="\t", flush=True)
         finally:
             for machine in machines:
-                machine.inside("rm", "-rf", HAND, check=False)  # what went wrong before is what shall be seen
+                machine.inside("rm", "-rf", HAND, check=False)  # keep errors of the measurement, not of the cleanup
     print("", *PARTS, sep="\t")
     for way, runs in found.items():
         print(way, *(f"{median(run[part] for run in runs):.1f}" if part in runs[0] else "" for part in PARTS), sep="\t")
@@ -59,7 +59,7 @@ def main(times: int, steps: int) -> None:
 
 
 def by_muster(folder: Path, machines: list[Machine], steps: int) -> tuple[dict[str, Any], dict[str, float]]:
-    """The plan, and the seconds of each part."""
+    """Return the plan, and the seconds of each part."""
     options = {
         "cluster_launch_nodes": [machine.name for machine in machines],
         "cluster_nproc_per_node": 2,
@@ -81,7 +81,7 @@ def by_muster(folder: Path, machines: list[Machine], steps: int) -> tuple[dict[s
 
 
 def launch_task(result: Result) -> tuple[float, dict[str, Any]]:
-    """When it began, and what it answered."""
+    """Return the start time and the result of the launch task."""
     ours = [event for event in result.events if event["event_data"].get("task_action") == "torchrun_launch"]
     began = next(event for event in ours if event["event"] == "playbook_on_task_start")
     created = dt.datetime.fromisoformat(began["created"])
@@ -90,20 +90,20 @@ def launch_task(result: Result) -> tuple[float, dict[str, Any]]:
 
 
 def written(machines: list[Machine], folder: str) -> tuple[float, float]:
-    """When the first rank's files were made, and when a rank wrote last; all nodes have this machine's clock."""
+    """Return the times of the first rank's files and of the last write. All nodes share this machine's clock."""
     return min(times(machines, folder, "-type", "d", "-path", "*/attempt_0/*")), max(
         times(machines, folder, "-name", "stdout.log")
     )
 
 
 def times(machines: list[Machine], folder: str, *which: str) -> list[float]:
-    """When these changed last: a folder when a file was made in it, a file when it was written to."""
+    """Return the modification times: of a folder when a file was created in it, of a file when it was written."""
     looks = [machine.inside("find", folder, *which, "-printf", "%T@\\n") for machine in machines]
     return [float(line) for look in looks for line in look.stdout.splitlines()]
 
 
 def by_hand(plan: dict[str, Any], machines: list[Machine]) -> dict[str, float]:
-    """An ssh to each node, with the command of the plan; the seconds of each part."""
+    """Run the plan's command on each node over SSH. Return the seconds of each part."""
     logs = f"/var/tmp/launch-overhead-logs-{time.monotonic_ns()}"
     began = time.time()
     shells = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for argv in typed(plan, logs)]

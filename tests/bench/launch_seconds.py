@@ -1,13 +1,12 @@
-r"""How long a launch takes to begin, and its verdict to come: by Muster, and by an ssh loop that types the same
-torchrun commands; on 2 and on 8 nodes, in turns. And what the calls of all links right before a start take.
+r"""Measure the seconds until a launch starts and until its verdict, compared with an SSH loop that runs the same
+torchrun commands, on 2 and 8 nodes, alternating. Also measure the link probe before a start.
 
 PYTHONPATH=tests/integration:plugins/module_utils:plugins/plugin_utils \
-    .venv-dev/bin/python tests/bench/launch_seconds.py [--without-pytorch] [TIMES] [NODES...]
+  .venv-dev/bin/python tests/bench/launch_seconds.py [--without-pytorch] [TIMES] [NODES...]
 
-On a sandbox that is up, has as many nodes and PyTorch on them; without it, a stand-in of torchrun runs in both ways,
-which imports nothing: eight imports of PyTorch at once are all that two processors have to do. One rank a node, which
-needs no PyTorch itself: it says when it began, and when it ended. All nodes have this machine's clock, and its
-processors. Figures are medians.
+Needs a running sandbox with as many nodes and PyTorch. Without PyTorch, both run a torchrun stub that imports nothing,
+because eight imports of PyTorch at once take all the time of two processors. One rank per node, which does not need
+PyTorch and prints when it started and ended. All nodes share this machine's clock and processors. Results are medians.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def main(times: int, numbers: list[int], options: dict[str, Any]) -> None:
         seconds = probes(machines)
         print(
             number,
-            f"calls of all links: {median(seconds):.2f} s ({min(seconds):.2f}-{max(seconds):.2f})",
+            f"probe of all links: {median(seconds):.2f} s ({min(seconds):.2f}-{max(seconds):.2f})",
             sep="\t",
             flush=True,
         )
@@ -85,7 +84,7 @@ def compare(
 def by_muster(
     folder: Path, machines: list[Machine], options: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, float]]:
-    """The plan, and the seconds of each part."""
+    """Return the plan, and the seconds of each part."""
     request = {
         **options,
         "cluster_launch_nodes": [machine.name for machine in machines],
@@ -104,7 +103,7 @@ def by_muster(
 
 
 def by_hand(plan: dict[str, Any], machines: list[Machine]) -> dict[str, float]:
-    """An ssh to each node, with the command of the plan. Its verdict is that all of them have come back."""
+    """Run the plan's command on each node over SSH. The verdict is the return of all commands."""
     logs = f"/var/tmp/launch-seconds-{time.monotonic_ns()}"
     began = time.time()
     shells = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for argv in typed(plan, logs)]
@@ -119,18 +118,18 @@ def by_hand(plan: dict[str, Any], machines: list[Machine]) -> dict[str, float]:
 
 
 def parts(began: float, machines: list[Machine], folder: str, verdict: float, ended: float) -> dict[str, float]:
-    """What the ranks have said of their time lies in this folder of the nodes."""
+    """Return the seconds of each part. folder: contains the times printed by the ranks, on the nodes."""
     looks = [machine.inside("find", folder, "-name", "stdout.log", "-exec", "cat", "{}", "+") for machine in machines]
     said = [list(map(float, look.stdout.split())) for look in looks]
     first, last = min(one[0] for one in said), max(one[-1] for one in said)
     return dict(zip(PARTS, (first - began, last - first, verdict - last, ended - last), strict=True))
 
 
-# ---------------------------------------------------------------- the calls before a start
+# ---------------------------------------------------------------- the probe before a start
 
 
 def probes(machines: list[Machine]) -> list[float]:
-    """Seconds of each turn of all calls, over connections that are open."""
+    """Return the seconds of each probe of all links over open connections."""
     entries = [
         PlannedNode(machine.name, rank, [rank], 1, machine.address, "eth0") for rank, machine in enumerate(machines)
     ]

@@ -1,9 +1,9 @@
-"""What it costs a training that its ranks can be asked where they are (launch_observe): with and without, in pairs.
+"""Measure the cost of observable ranks (launch_observe) for a training: with and without, in pairs.
 
 PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/observation.py [PAIRS] [STEPS]
 
-On a sandbox that is up and has PyTorch: one rank on each of two nodes. Each pair is launched one behind the other, and
-the order changes from pair to pair, so that other work of the machine falls on both alike. Figures are medians.
+Needs a running sandbox with PyTorch: one rank on each of two nodes. The two launches of a pair follow each other, in
+alternating order, so that other load affects both alike. Results are medians.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main(pairs: int, steps: int) -> None:
 
 
 def rate(folder: Path, steps: int, *, observe: bool) -> float:
-    """Steps per second, as rank 0 says."""
+    """Return the steps per second printed by rank 0."""
     options = {
         "cluster_launch_nodes": list(NODES[:2]),
         "cluster_nproc_per_node": 1,

@@ -1,11 +1,11 @@
-"""What a rerun costs on nodes that are finished, and how that grows; beside it a full one, and as it was before.
+"""Measure the cost of a second run on finished nodes and its growth, compared with a full run and an older commit.
 
 PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/rerun.py [--before FOLDER] [--times N] [NODES...]
 
-On a sandbox that is up, has as many nodes and has had the whole road (script/demo --nodes 8). FOLDER is a checkout of
-the commit to compare with (git worktree add), which is given this one's .venv and .sandbox. The ways take turns, so
-that a machine that is busy is so for all of them: compare the columns, and quote no single figure. Processor seconds
-are those of ansible-playbook and all that it started on this machine, without the nodes' own.
+Needs a running sandbox with as many nodes after a run of all steps (script/demo --nodes 8). FOLDER is a checkout of the
+commit to compare with (git worktree add), which gets links to this checkout's .venv and .sandbox. The variants
+alternate, so that load affects all of them: compare columns, and do not quote single figures. Processor seconds are
+those of ansible-playbook and its children on this machine, without the nodes.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
 if TYPE_CHECKING:
     from machines import Machine
 
-ROAD = "inspect,baseline,network,gpu_stack,pytorch"
+STEPS = "inspect,baseline,network,gpu_stack,pytorch"
 RECAP = re.compile(r"^(\S+) +: ok=(\d+) +changed=(\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """tasks: those that ran on some node, or once for all of them. sent: bytes between the controller and the nodes."""
+    """tasks: executed on a node, or once for all nodes. sent: bytes between the controller and the nodes."""
 
     seconds: float
     processor: float
@@ -54,7 +54,7 @@ def main() -> None:
     print("nodes", "way", "seconds", "processor", "tasks", "kB", "load", sep="\t")
     for number in given.numbers:
         machines = [find_machine(f"node{place}") for place in range(1, number + 1)]
-        play(ROOT, machines, [])  # connections are open, and what is remembered is of now
+        play(ROOT, machines, [])  # opens connections and updates records of checks
         costs: dict[str, list[Cost]] = {way: [] for way in ways}
         for _ in range(given.times):
             for way, (folder, words) in ways.items():
@@ -82,7 +82,7 @@ def spent() -> float:
 
 
 def play(folder: Path, machines: list[Machine], words: list[str]) -> str:
-    """Take the road there, on these nodes; ends the bench where anything is changed."""
+    """Run all steps on these nodes from that checkout. Stop if anything changes."""
     limit = ",".join(["localhost", *(machine.name for machine in machines)])
     command = [
         str(BIN / "ansible-playbook"),
@@ -90,13 +90,13 @@ def play(folder: Path, machines: list[Machine], words: list[str]) -> str:
         "-i",
         str(INVENTORY),
         "--tags",
-        ROAD,
+        STEPS,
         "--limit",
         limit,
         *words,
     ]
     environment = {**os.environ, **ENVIRONMENT, "ANSIBLE_CONFIG": str(folder / "ansible.cfg")}
-    del environment["ANSIBLE_CALLBACK_PLUGINS"]  # those of that folder
+    del environment["ANSIBLE_CALLBACK_PLUGINS"]  # use the plugins of that checkout
     done = subprocess.run(command, cwd=folder, env=environment, check=False, capture_output=True, text=True)
     changed = [name for name, _, number in RECAP.findall(done.stdout) if number != "0"]
     if done.returncode or changed:

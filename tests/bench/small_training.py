@@ -1,4 +1,4 @@
-"""A small training under DDP that prints how many steps it makes per second; observation.py launches it."""
+"""A small DDP training that prints its steps per second. observation.py launches it."""
 
 from __future__ import annotations
 

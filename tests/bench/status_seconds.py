@@ -1,11 +1,11 @@
-r"""How long the one screen takes, beside one ping of all nodes and the list of launches, in turns on the same nodes;
-and again with one node that is silent (its container stands still).
+"""Measure the seconds of the status screen, compared with a ping of all nodes and the list of launches, alternating on
+the same nodes, and again with one silent node (a paused container).
 
 PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/status_seconds.py [TIMES] [NODES...]
 
-On a sandbox that is up and has as many nodes, with PyTorch or without. Seconds are those of the whole command, from its
-start to its end; connections are open already (ControlPersist). Figures are medians with the least and the most; the
-load says how busy the machine was meanwhile.
+Needs a running sandbox with as many nodes, with or without PyTorch. Seconds are those of the whole command. Connections
+are already open (ControlPersist). Results are medians with minimum and maximum. The load shows how busy the machine
+was.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def compare(number: int, silent: int, ways: list[str], limit: str, times: int) -
     for turn in range(times + 1):
         for way in ways:
             seconds = measure(way, limit)
-            if turn:  # the first opens connections
+            if turn:  # the first round opens connections
                 found[way].append(seconds)
     for way, values in found.items():
         text = f"{median(values):.2f} ({min(values):.2f}-{max(values):.2f})"

@@ -1,10 +1,9 @@
-"""What the controller pays for watching a quiet launch: processor seconds of the supervisor's own process, and looks.
+"""Measure the controller's cost of watching a quiet launch: processor seconds of the supervisor, and checks.
 
     .venv-dev/bin/python tests/bench/watching.py 8 64
 
-The nodes are stand-ins behind Ansible's own ssh connections (tests/standins/many_nodes.py): what ssh itself and the
-program on a node take is not in it. The longer of two launches is compared with the shorter one, so that neither its
-begin nor its end counts.
+The nodes are stubs behind Ansible's real SSH connections (tests/standins/many_nodes.py), so the cost of ssh and of the
+node program is not included. A longer launch is compared with a shorter one, so that start and end do not count.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ def launch(nodes: int, seconds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    print("nodes  looks a second  processor seconds a second  megabytes")
+    print("nodes  checks/s  processor s/s  megabytes")
     for nodes in [int(word) for word in sys.argv[1:]] or [8]:
         short, long = launch(nodes, SHORT), launch(nodes, LONG)
         seconds = long["seconds"] - short["seconds"]
         looks, cpu = (round((long[name] - short[name]) / seconds, 3) for name in ("looks", "cpu"))
-        print(f"{nodes:5}  {looks:14}  {cpu:26}  {long['megabytes']:9}")
+        print(f"{nodes:5}  {looks:8}  {cpu:13}  {long['megabytes']:9}")
 
 
 if __name__ == "__main__":

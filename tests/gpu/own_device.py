@@ -1,4 +1,4 @@
-"""What the acceptance test measured of each GPU, beside its floors, and how a short soak of it looks."""
+"""GPU rates measured by the acceptance test next to their limits, and the samples of a short soak."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def show(reports: Reports, measured: dict[str, Any], say: Callable[[str], None]) -> bool:
-    """Whether each GPU told its rates, and nvidia-smi what it looks for while they compute."""
+    """Return whether every GPU has rates, and nvidia-smi readings taken during the computation."""
     whole = True
     for row in measured["device"]["ranks"]:
         rates = ", ".join(
@@ -28,9 +28,9 @@ def show(reports: Reports, measured: dict[str, Any], say: Callable[[str], None])
         silent = [name for name, value in (said.get("smi") or {"nvidia-smi": None}).items() if value is None]
         say(f"  rank {rank}: {said.get('gemm_checked')} products, peers {said.get('p2p')}, DCGM {said.get('dcgm')}")
         if silent:
-            say(f"  rank {rank}: nvidia-smi did not tell {', '.join(silent)}")
+            say(f"  rank {rank}: nvidia-smi did not report {', '.join(silent)}")
     for rank, said in reports.facts("stragglers").items():
-        say(f"  rank {rank}: {said.get('compute_ms')} ms a step by itself, {said.get('data_ms')} ms for its data")
+        say(f"  rank {rank}: {said.get('compute_ms')} ms a step without data, {said.get('data_ms')} ms for its data")
     return whole
 
 
@@ -41,5 +41,5 @@ def show_soak(measured: dict[str, Any], say: Callable[[str], None]) -> bool:
         say(f"  {point}")
     told = [point for point in soak["series"] if point["temperature_c"] is not None and point["throttled"] is not None]
     if not told:
-        say("  nvidia-smi told neither temperature nor reasons during it")
+        say("  nvidia-smi reported neither temperatures nor clock reasons during the soak")
     return soak["ended"] == "time" and bool(told)

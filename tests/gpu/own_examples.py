@@ -1,4 +1,4 @@
-"""The examples on a real GPU: they train, go on from a checkpoint, and give the same twice where that is promised."""
+"""The examples on a real GPU: they train, resume from a checkpoint, and are reproducible where documented."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def torchrun(program: str, *words: str) -> tuple[int, str, float]:
 
 
 def run(out: Path, say: Callable[[str], None]) -> bool:
-    """Part 7."""
+    """Run part 7."""
     base = out / "examples"
     base.mkdir(parents=True, exist_ok=True)
     rows = [

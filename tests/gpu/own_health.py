@@ -1,4 +1,4 @@
-"""nccl_health of the machine with the GPUs, as the module looks and judges, with the short collective over NCCL."""
+"""nccl_health on a machine with GPUs, including the short collective over NCCL."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ STOP_TIMEOUT = 5
 
 
 def request(count: int) -> dict[str, Any]:
-    """What nccl_health is asked of a machine with so many GPUs: its options, with its own defaults where this says
-    nothing."""
+    """Return the options of nccl_health for a machine with this number of GPUs, with the module's defaults."""
     defaults = {name: option["default"] for name, option in health.OPTIONS.items() if "default" in option}
     return {
         **defaults,
@@ -44,7 +43,7 @@ def request(count: int) -> dict[str, Any]:
 
 
 def run(count: int, out: Path, say: Callable[[str], None]) -> bool:
-    """Part 3. A collective needs systemd, as a launch does; where there is none, its ranks are started without."""
+    """Run part 3. The collective uses systemd units like a launch, or plain processes without systemd."""
     asked = request(count)
     looked = health.look(asked, unit_properties(asked["user"], "/", STOP_TIMEOUT))
     answer = node.judge_looks(looked, asked)
@@ -64,7 +63,7 @@ def run(count: int, out: Path, say: Callable[[str], None]) -> bool:
 
 def collective(count: int, out: Path, say: Callable[[str], None]) -> bool:
     if importlib.util.find_spec("torch") is None:
-        say("collective: skipped, there is no torch beside this Python")
+        say("collective: skipped, because this Python has no torch")
         return True
     given = {"backend": "nccl", "nproc": count, "interface": "", "seconds": 120.0}
     argv = [sys.executable, "-I", "-c", BOOTSTRAP, "start"]

@@ -1,4 +1,4 @@
-"""A process that holds memory of a GPU is named by all that say who is there: status, a launch's look, health."""
+"""A process with GPU memory is reported by status, by the check of a launch, and by health."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOLDS = "import sys, torch; held = torch.ones(1 << 28, device='cuda'); print('he
 
 
 def run(say: Callable[[str], None]) -> tuple[bool, dict[str, Any], dict[str, Any]]:
-    """Part 3b. Whether all name it; the look and the facts while it was there."""
+    """Run part 3b. Return whether all report the process, and the probe and facts taken meanwhile."""
     argv = [sys.executable, "-c", HOLDS]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None

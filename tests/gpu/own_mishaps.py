@@ -1,7 +1,7 @@
-"""Programs that fail on a real GPU as people's do, under torchrun: what they print, and what the diagnosis reads in it.
+"""Programs with common failures on a real GPU, run by torchrun: their output and its diagnosis.
 
-Each is a fault of the program or of how it was started. None changes a setting of the GPU; those that fail in a kernel
-(assert, illegal_access, misaligned) leave lines of Xid in the kernel's log, as such programs do.
+Each fault is in the program or its start. None changes a GPU setting. Those that fail in a kernel (assert,
+illegal_access, misaligned) leave Xid lines in the kernel log, as usual.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECONDS = 120
-# The folder that torchrun makes for each run below its own.
+# The run folder of torchrun below its log folder.
 RUN_ID = re.compile(r"^ranks/[^/]+/")
 WORLD = """
 import os, sys, time, datetime
@@ -39,7 +39,7 @@ dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=10))
 
 
 class Mishap(NamedTuple):
-    """body: Python behind WORLD. expect: the text that has to be read, of diagnosis/texts; "" where none is."""
+    """body: Python after WORLD. expect: id of the expected text of diagnosis/texts; "" if none."""
 
     name: str
     body: str
@@ -78,9 +78,7 @@ print(torch.nn.functional.cross_entropy(logits, labels).item())
     Mishap(
         "illegal_access",
         """
-kernel = torch.cuda._compile_kernel(
-    'extern "C" __global__ void far(float *p) { p[1ull << 44] = 1.0f; }', "far"
-)
+kernel = torch.cuda._compile_kernel('extern "C" __global__ void far(float *p) { p[1ull << 44] = 1.0f; }', "far")
 kernel((1, 1, 1), (1, 1, 1), (torch.ones(1, device="cuda"),))
 torch.cuda.synchronize()
 """,
@@ -89,9 +87,7 @@ torch.cuda.synchronize()
     Mishap(
         "misaligned",
         """
-kernel = torch.cuda._compile_kernel(
-    'extern "C" __global__ void odd(char *p) { *(double *)(p + 1) = 1.0; }', "odd"
-)
+kernel = torch.cuda._compile_kernel('extern "C" __global__ void odd(char *p) { *(double *)(p + 1) = 1.0; }', "odd")
 kernel((1, 1, 1), (1, 1, 1), (torch.ones(64, dtype=torch.uint8, device="cuda"),))
 torch.cuda.synchronize()
 """,
@@ -114,7 +110,7 @@ torch.cuda.synchronize()
     ),
     Mishap(
         "timeout",
-        # One rank alone: NCCL takes no two on one GPU. What is before the sum on its stream takes about 40 s.
+        # A single rank, because NCCL rejects two ranks on one GPU. The work before the second sum takes about 40 s.
         """
 one = torch.ones(1, device="cuda")
 dist.all_reduce(one)
@@ -125,13 +121,13 @@ dist.all_reduce(one)
 torch.cuda.synchronize()
 """,
         "nccl.timeout",
-        # torch waits four times as long between its words and the end, a minute if nothing is said.
+        # By default, torch waits a minute between its message and the abort.
         environment=(("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "1000"),),
         group=True,
     ),
     Mishap(
         "no_kernel_image",
-        # Code for another kind of GPU (sm_75) alone, made with torch's own compiler and given to the driver.
+        # Code for another architecture (sm_75) only, compiled by torch's own compiler and loaded by the driver.
         """
 import ctypes
 from torch.cuda import _utils
@@ -171,7 +167,7 @@ for batch in torch.utils.data.DataLoader(Data(), num_workers=1, multiprocessing_
 
 
 def run(out: Path, say: Callable[[str], None]) -> bool:
-    """Part 6. Whether each was read as what it is."""
+    """Run part 6. Return whether each failure was recognised."""
     known = {text.id for text in TEXTS}
     held = True
     for mishap in MISHAPS:
@@ -187,14 +183,14 @@ def run(out: Path, say: Callable[[str], None]) -> bool:
         held = held and right and known.issuperset(seen)
         case = LaunchCase(case_of_logs(logs, [Known("here", "127.0.0.1", ("localhost",))]))
         decided = decide(case, CAUSES)
-        say(f"  {mishap.name}: {'read' if right else 'NOT READ'} as {', '.join(seen) or 'nothing'}")
+        say(f"  {mishap.name}: {'read' if right else 'NOT RECOGNISED'} as {', '.join(seen) or 'nothing'}")
         for line in diagnosis(case, decided)["lines"]:
             say(f"    {line}")
     return held
 
 
 def scrubbed(logs: dict[str, str], folder: Path, prefix: str, host: str) -> dict[str, str]:
-    """The logs without what sets this machine and this run apart from others: for tests/unit/diagnosis/recorded."""
+    """Return the logs without identifiers of this machine and run, for tests/unit/diagnosis/recorded."""
     names = {re.escape(str(folder)): "/srv/train", re.escape(prefix): "/srv/venv", rf"\b{re.escape(host)}\b": "node1"}
     kept = {}
     for name, log in logs.items():
@@ -206,7 +202,7 @@ def scrubbed(logs: dict[str, str], folder: Path, prefix: str, host: str) -> dict
 
 
 def fail(mishap: Mishap, folder: Path) -> dict[str, str]:
-    """Run it; {name of a log: its text} of launcher and ranks."""
+    """Run the program. Return {log name: text} of launcher and ranks."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "train.py"
     program.write_text(mishap.program)

@@ -1,4 +1,4 @@
-"""What one real GPU can show of the rules: whether they have what they judge from, and whether commands reach it."""
+"""Coverage of the GPU rules on a real GPU: readings available, and commands that address it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show(facts: dict[str, Any], say: Callable[[str], None]) -> bool:
-    """Part 2b. Return whether each GPU was reached by the place that commands for people name it by."""
+    """Run part 2b. Return whether commands reach each GPU by its bus address."""
     wrong = [gpu for gpu in facts["gpus"] if not reached(gpu, say)]
     readings(facts, say)
     links(facts, say)
@@ -34,22 +34,22 @@ def reached(gpu: dict[str, Any], say: Callable[[str], None]) -> bool:
 
 
 def readings(facts: dict[str, Any], say: Callable[[str], None]) -> None:
-    """Say which checks can fire here at all."""
+    """Print the checks that have readings on this machine."""
     node = GpuNode(facts, {"node": "here", "gpus": len(facts["gpus"])})
     missing = {one["id"] for one in unread(node)} | set(apart(node))
     there = sorted(check.id for check in READINGS if check.id not in missing)
-    say(f"  can fire here: {', '.join(there)}")
-    say(f"  have no value here: {', '.join(sorted(missing)) or 'none'}")
+    say(f"  checks with readings: {', '.join(there)}")
+    say(f"  checks without readings: {', '.join(sorted(missing)) or 'none'}")
 
 
 def links(facts: dict[str, Any], say: Callable[[str], None]) -> None:
     counted = sorted({name for gpu in facts["gpus"] for link in gpu["nvlinks"] for name in link["errors"]})
     unknown = sorted({name for gpu in facts["gpus"] for link in gpu["nvlinks"] for name in link["unknown"]})
-    say(f"  NVLinks count: {', '.join(counted) or 'nothing'}; names that are not known: {', '.join(unknown) or 'none'}")
+    say(f"  NVLinks count: {', '.join(counted) or 'nothing'}; unknown names: {', '.join(unknown) or 'none'}")
 
 
 def slots(facts: dict[str, Any], say: Callable[[str], None]) -> None:
-    """Say what the bridge above each GPU can, which a narrow or slow link is held against."""
+    """Print the capabilities of the bridge above each GPU, with which the link is compared."""
     for device in facts["bus"]:
         link = device["link"]
         now, most = f"{link['speed']} GT/s x{link['width']}", f"{link['speed_max']} GT/s x{link['width_max']}"

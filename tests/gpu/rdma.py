@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""Looks at real RDMA adapters, wherever there are some, and has each talk to itself.
+"""Inspect real RDMA adapters and test each against itself.
 
     python3 tests/gpu/rdma.py [OUT]
 
-Runs from the repository's root on a machine with an adapter of InfiniBand or RoCE, and changes nothing there. Needs no
-more than Python; with ibverbs-utils and perftest, the adapters talk too. Three parts, each of which says what it saw:
+Run from the repository's root on a machine with an InfiniBand or RoCE adapter. Changes nothing there and needs only
+Python. With ibverbs-utils and perftest, the adapters also transfer data. Three parts:
 
-1. The looks at ports, user space and Ethernet's flow control, kept as they are in OUT/rdma.json, without GIDs and GUIDs
-   that are one machine's own.
-2. What the rules say of them, without the rest of the node.
-3. The trial of every adapter against itself: ibv_rc_pingpong, ib_write_bw, ib_write_lat, as between nodes.
+1. Probes of ports, user space and Ethernet flow control, saved to OUT/rdma.json without GIDs and GUIDs of the machine.
+2. Findings of the rules about adapters.
+3. Tests of every adapter against itself: ibv_rc_pingpong, ib_write_bw, ib_write_lat, as between nodes.
 
-Ends with 0 when all of it held, 1 when something did not, and 77 where there is no adapter: nothing was tried then.
+Exit status: 0 if all parts passed, 1 if one failed, 77 without an adapter.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from muster_node.looks.host import nccl_conf
 from muster_node.programs import rails
 
 NO_ADAPTER = 77
-# The second half of a GID is the adapter's own; the first is the subnet's, and of RoCE v2 an address of the site.
+# The second half of a GID belongs to the adapter. The first is the subnet's, or with RoCE v2 an address of the site.
 OWN_GID = re.compile(r"\b((?:[0-9a-f]{4}:){4})[0-9a-f]{4}(?::[0-9a-f]{4}){3}\b")
 PORTS = [29400, 29599, 29500]
 REQUEST: dict[str, Any] = {"node": "here", "backend": "nccl", "gpus": 1}
@@ -48,12 +47,12 @@ def main() -> int:
     out = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "artifacts/gpu")
     looks: dict[str, Any] = {"rdma": look_rdma.look(), "verbs": look_verbs.look(), "roce": look_roce.look()}
     if not looks["rdma"]["devices"]:
-        print("no RDMA adapter is here, and nothing was tried")
+        print("no RDMA adapter found; nothing was tested")
         return NO_ADAPTER
     out.mkdir(parents=True, exist_ok=True)
     text = OWN_GID.sub(r"\g<1>0000:0000:0000:0001", json.dumps(looks, indent=1))
     (out / "rdma.json").write_text(text + "\n")
-    print(f"1. {len(looks['rdma']['devices'])} adapters, kept in {out / 'rdma.json'}: read it before you hand it on")
+    print(f"1. {len(looks['rdma']['devices'])} adapters, kept in {out / 'rdma.json'}: review before sharing")
     looks |= {"host": {"nccl_conf": nccl_conf(), "environment": ""}, "unit": {"inside": None}}
     looks["later"] = {"rdma": look_rdma.again(looks["rdma"])}
     facts: dict[str, Any] = {
@@ -63,15 +62,15 @@ def main() -> int:
         "system": {"container": ""},
     }
     found = collect(one for rules in (ports, rdma_verbs, rdma_addresses, roce) for one in rules.judge(facts, REQUEST))
-    print("2. the rules say", *(as_lines(found.findings) or ["nothing"]), sep="\n   ")
+    print("2. findings of the rules", *(as_lines(found.findings) or ["nothing"]), sep="\n   ")
     print("   skipped", *(f"{entry['id']}: {entry['why']}" for entry in found.skipped), sep="\n   ")
     trials = met(plan.hcas(facts))
-    print("3. against itself", *(json.dumps(one.as_dict()) for one in trials), sep="\n   ")
+    print("3. each adapter against itself", *(json.dumps(one.as_dict()) for one in trials), sep="\n   ")
     return int(any(one.step for one in trials) or judge.result(trials, {})["verdict"]["status"] == "failed")
 
 
 def met(adapters: list[plan.Hca]) -> list[outputs.RailTrial]:
-    """Have each adapter meet itself."""
+    """Test each adapter against itself."""
     request = {"user": whoami(), "ports": PORTS, "rails": [plan.commands(each) for each in adapters], "seconds": 40}
     served = [] if not adapters else rails.serve(request)["rails"]
     calls = [
@@ -91,7 +90,7 @@ def met(adapters: list[plan.Hca]) -> list[outputs.RailTrial]:
 
 
 def whoami() -> str:
-    """Return who runs this: the trial is made as that user."""
+    """Return the current user, as whom the test runs."""
     return getpass.getuser()
 
 

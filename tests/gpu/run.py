@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
-"""Looks at real GPUs, wherever there are some, and keeps what they said for the tests that have none.
+"""Inspect real GPUs and record their output for tests without GPUs.
 
     python3 tests/gpu/run.py [OUT]
 
-Runs from the repository's root on a machine with an NVIDIA GPU and its driver, and changes nothing there. Needs no more
-than Python; with torch beside it, the ranks compute too. Eight parts, each of which says what it saw:
+Run from the repository's root on a machine with an NVIDIA GPU and driver. Changes nothing there and needs only Python.
+With torch, ranks compute, too. Eight parts:
 
-1. gpu_info: nvidia-smi's four answers go to OUT/recorded/<branch>-<model>-real/, without what is one
-   machine's own, with their provenance; moved to tests/unit/gpu_info/recorded/, they are read by its tests.
-2. What gpu_info made of them, against what the same program says in another form (--query-gpu), value by value; whether
-   each GPU is reached by the place that commands name it by, and which checks have a value (own_rules.py).
-3. nccl_health with the short collective of all GPUs (own_health.py).
-4. Whether a process that holds memory of a GPU is named by status, launch and health (own_holder.py).
-5. The acceptance test in full mode under torchrun and NCCL, judged as a launch's is: what each GPU reaches beside its
-   floor, and what nvidia-smi says while it computes (own_device.py).
-6. Programs that fail as people's do, and what the diagnosis reads in what they print (own_mishaps.py).
+1. gpu_info: four outputs of nvidia-smi are saved to OUT/recorded/<branch>-<model>-real/ without identifiers of the
+machine, with provenance. After a move to tests/unit/gpu_info/recorded/, the unit tests read them.
+2. Comparison of the gpu_info facts with --query-gpu, value by value; access to each GPU by its bus address, and checks
+with a reading (own_rules.py).
+3. nccl_health with the short collective on all GPUs (own_health.py).
+4. Reports of a process with GPU memory by status, launch and health (own_holder.py).
+5. The acceptance test in full mode under torchrun and NCCL, evaluated as in a launch: GPU rates next to their limits,
+and nvidia-smi during the computation (own_device.py).
+6. Programs with common failures, and the diagnosis of their output (own_mishaps.py).
 7. The examples (own_examples.py).
-8. A soak of a minute.
+8. A soak of one minute.
 
-Ends with 0 when all of it held, 1 when something did not, and 77 where there is no GPU: nothing was tried then.
+Exit status: 0 if all parts passed, 1 if one failed, 77 without a GPU.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ROOT = Path(__file__).parents[2]
 MODULE_UTILS = ROOT / "plugins/module_utils"
 sys.path.insert(0, str(MODULE_UTILS))
 if importlib.util.find_spec("ansible") is None:
-    # On a node the code is a part of ansible.module_utils; without Ansible, that name leads to the same files.
+    # On a node, the code is part of ansible.module_utils. Without Ansible, create that package for the same files.
     for _name in ("ansible", "ansible.module_utils"):
         sys.modules[_name] = types.ModuleType(_name)
     sys.modules["ansible.module_utils"].__path__ = [str(MODULE_UTILS)]
@@ -67,15 +67,15 @@ from muster.verdict.words import plural
 from muster_node.looks import gpu as look_gpu
 
 NO_GPU = 77
-# So begin the ids of the GPUs that tests/standins/nvml.c makes up.
+# Prefix of the GPU ids of tests/standins/nvml.c.
 STANDIN = "GPU-00000000-0000-4000-8000-"
 PAYLOAD = ROOT / "roles/ddp_smoke/files/acceptance"
 CHOSEN = runpy.run_path(str(PAYLOAD / "payload/stages.py"))["chosen"]
-# DCGM's diagnostics of full mode alone may take four minutes.
+# The DCGM diagnostics of full mode alone may take four minutes.
 FULL_SECONDS, SOAK_SECONDS = 900, 60
 # The default of ddp_smoke_loss_ratio.
 LOSS_RATIO = 0.9
-# What --query-gpu calls it, and where gpu_info has it.
+# Fields of --query-gpu and their paths in gpu_info.
 SAME = {
     "index": ("index",),
     "name": ("name",),
@@ -111,7 +111,7 @@ def keep(folder: Path, name: str, content: Any) -> None:
 
 
 def scrubbed(text: str, facts: dict[str, Any]) -> str:
-    """Return a text without what sets this machine apart from others: ids, serial numbers, and names of processes."""
+    """Return a text without identifiers of this machine: GPU ids, serial numbers and process names."""
     for gpu in facts["gpus"]:
         if gpu["uuid"]:
             text = text.replace(gpu["uuid"], f"GPU-00000000-0000-4000-9000-{gpu['index']:012x}")
@@ -122,7 +122,7 @@ def scrubbed(text: str, facts: dict[str, Any]) -> str:
 
 
 def record(look: dict[str, Any], facts: dict[str, Any], out: Path, scenario: str, how: str) -> None:
-    """scenario: a word for the folder. how: what was so meanwhile."""
+    """Save a recording. scenario: suffix of the folder. how: state of the machine."""
     loaded = facts["driver"]["loaded"] or "unknown"
     model = re.sub(r"\W+", "-", str(facts["gpus"][0]["name"]).removeprefix("NVIDIA ").lower())
     folder = out / "recorded" / f"{loaded.partition('.')[0]}-{model}-{scenario}"
@@ -133,7 +133,7 @@ def record(look: dict[str, Any], facts: dict[str, Any], out: Path, scenario: str
             keep(folder, f"{question}.aside.txt", scrubbed(answer["aside"], facts))
         code = re.search(r"ended with (-?\d+)", answer["why"])
         codes[question] = int(code[1]) if code else 0
-    # What the kernel of somebody's machine is called in whole, is theirs.
+    # The full kernel name may identify the machine.
     where = f"Linux {'.'.join(platform.release().split('.')[:2])}"
     if facts["virtual"]:
         where = f"in a virtual machine ({facts['virtual']}), {where}"
@@ -149,7 +149,7 @@ def record(look: dict[str, Any], facts: dict[str, Any], out: Path, scenario: str
 
 
 def look_at_gpus(out: Path) -> tuple[dict[str, Any], bool]:
-    """Part 1 and 2."""
+    """Run parts 1 and 2."""
     look = look_gpu.look()
     facts = gpu_facts(look)
     keep(out, "gpu_info.json", facts)
@@ -161,7 +161,7 @@ def look_at_gpus(out: Path) -> tuple[dict[str, Any], bool]:
     if not facts["gpus"]:
         return facts, False
     if any((gpu["uuid"] or "").startswith(STANDIN) for gpu in facts["gpus"]):
-        say("These GPUs are stand-ins of Muster's tests: nothing is recorded, and nothing below is about a GPU.")
+        say("These GPUs are simulated by Muster's tests: nothing is recorded, and the results do not describe a GPU.")
     else:
         record(look, facts, out, "real", "as it was found")
     request = {"node": platform.node(), "gpus": len(facts["gpus"]), "nproc": len(facts["gpus"]), "gpu_model": ""}
@@ -171,7 +171,7 @@ def look_at_gpus(out: Path) -> tuple[dict[str, Any], bool]:
     show(found)
     for skip in skipped:
         say(f"  skipped {skip['id']}: {skip['why']}")
-    return facts, own_rules.show(facts, say) & same_in_another_form(facts, out)
+    return facts, own_rules.show(facts, say) & compare_with_query(facts, out)
 
 
 def show(found: list[Finding]) -> None:
@@ -179,7 +179,7 @@ def show(found: list[Finding]) -> None:
         say(f"  {one.status} {one.id}: {with_fix(one)}")
 
 
-def same_in_another_form(facts: dict[str, Any], out: Path) -> bool:
+def compare_with_query(facts: dict[str, Any], out: Path) -> bool:
     argv = ["nvidia-smi", f"--query-gpu={','.join(SAME)}", "--format=csv,noheader,nounits"]
     asked = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
     keep(out, "query_gpu.csv", asked.stdout)
@@ -209,7 +209,7 @@ def equal(said: str, made: Any) -> bool:
 
 
 def smoke_under_nccl(facts: dict[str, Any], out: Path) -> bool:
-    """Part 5."""
+    """Run part 5."""
     count = len(facts["gpus"])
     seen, held = tried(count, out / "full", "full", [])
     measured = judge.measured(seen, [dict(event) for event in seen.events])
@@ -218,7 +218,7 @@ def smoke_under_nccl(facts: dict[str, Any], out: Path) -> bool:
 
 
 def soak_under_nccl(facts: dict[str, Any], out: Path) -> bool:
-    """Part 8. Level 3 of DCGM, which the stage device has in soak mode, takes half an hour."""
+    """Run part 8, without level 3 of DCGM, which takes half an hour."""
     count = len(facts["gpus"])
     seen, soaked = tried(count, out / "soak", "soak", ["--stages=world,soak", f"--seconds={SOAK_SECONDS}"])
     measured = judge.measured(seen, [dict(event) for event in seen.events])
@@ -227,12 +227,12 @@ def soak_under_nccl(facts: dict[str, Any], out: Path) -> bool:
 
 
 def tried(count: int, out: Path, mode: str, words: list[str]) -> tuple[reports.Reports, bool]:
-    """What the ranks reported, and whether it held."""
+    """Return the reports of the ranks, and whether the run passed."""
     shutil.rmtree(out, ignore_errors=True)
-    # A file for each rank: on one pipe, what two of them say can come on one line.
+    # A file per rank, because lines of several ranks on one pipe may be mixed.
     logs = ["--log-dir", str(out / "ranks"), "--redirects", "3"]
     argv = ["-m", "torch.distributed.run", "--standalone", *logs, f"--nproc-per-node={count}", str(PAYLOAD)]
-    # With what NCCL says of itself, nccl-N.txt of each rank, which the stage transport reads.
+    # NCCL writes nccl-N.txt per rank, which the stage transport reads.
     words = ["--judged", f"--output={out / 'acceptance'}", *words]
     environment = {**os.environ, "MUSTER_BACKEND": "nccl"}
     done = subprocess.run(
@@ -254,7 +254,7 @@ def tried(count: int, out: Path, mode: str, words: list[str]) -> tuple[reports.R
     plan = LaunchPlan("", "", "", "nccl", "", 0, count, [entry])
     names = next((word.partition("=")[2] for word in words if word.startswith("--stages=")), "")
     wanted = tuple(stage.name for stage in CHOSEN(mode, names))
-    # Where there is torch; the parts before need nothing beside Python.
+    # Needs torch. The parts before only need Python.
     rates = importlib.import_module("yaml").safe_load((PAYLOAD.parent / "gpu_rates.yml").read_text())
     seen = reports.read(plan, events, mode, wanted, reports.Bounds(loss_ratio=LOSS_RATIO, gpu_rates=rates))
     judged = judge.judge(seen)
@@ -268,7 +268,7 @@ def tried(count: int, out: Path, mode: str, words: list[str]) -> tuple[reports.R
 
 
 def held_by(out: Path) -> bool:
-    """Part 4."""
+    """Run part 4."""
     right, look, facts = own_holder.run(say)
     if not any((gpu["uuid"] or "").startswith(STANDIN) for gpu in facts["gpus"]):
         record(look, facts, out, "held", "a process held 1 GiB of it")
@@ -279,12 +279,12 @@ def main() -> int:
     out = Path(sys.argv[1] if len(sys.argv) > 1 else "artifacts/gpu").resolve()
     facts, held = look_at_gpus(out)
     if not facts["gpus"]:
-        say(f"There is no GPU here that the driver lists ({facts['smi']['why'] or facts['smi']['status']}).")
-        say("Nothing was tried, and nothing was recorded.")
+        say(f"The driver lists no GPU ({facts['smi']['why'] or facts['smi']['status']}).")
+        say("Nothing was tested or recorded.")
         return NO_GPU
     parts: list[Callable[[], bool]] = [lambda: own_health.run(len(facts["gpus"]), out, say)]
     if importlib.util.find_spec("torch") is None:
-        say("the rest: skipped, there is no torch beside this Python")
+        say("the rest: skipped, because this Python has no torch")
     else:
         parts += [
             lambda: held_by(out),
@@ -296,11 +296,11 @@ def main() -> int:
     for part in parts:
         try:
             held = part() and held
-        except Exception:  # the other parts have something to say, on a machine that is hard to get
+        except Exception:  # the other parts still give results, and such machines are rare
             say(traceback.format_exc())
             held = False
     keep(out, "kernel_log.txt", subprocess.run(["dmesg"], check=False, capture_output=True, text=True).stdout)
-    say("all of it held" if held else "something did NOT hold; see above")
+    say("all parts passed" if held else "some parts FAILED; see above")
     return 0 if held else 1
 
 

@@ -1,4 +1,4 @@
-"""The acceptance test, run on nodes of the sandbox, and faults that are put into its ranks from beside torch."""
+"""Run the acceptance test on sandbox nodes and inject faults into its ranks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     from machines import Machine, Play, Result
 
-BESIDE_TORCH = "/opt/muster/pytorch/current/lib/python3*/site-packages"
+SITE_PACKAGES_OF_TORCH = "/opt/muster/pytorch/current/lib/python3*/site-packages"
 
 
 class Run(NamedTuple):
-    """result: of Ansible. measured, verdict: smoke.json and verdict.json; empty where there is none."""
+    """result: of Ansible. measured: smoke.json. verdict: verdict.json. Both are empty if the file is missing."""
 
     result: Result
     measured: dict[str, Any]
@@ -26,7 +26,7 @@ class Run(NamedTuple):
 
     @property
     def found(self) -> list[str]:
-        """What the acceptance test has against the cluster."""
+        """Return one line per finding of the acceptance test."""
         return [
             f"{one['id']} {one['status']} {one['node']}: {one['summary']}"
             for one in self.verdict["findings"]
@@ -35,12 +35,12 @@ class Run(NamedTuple):
 
 
 def run_acceptance(play: Play, folder: Path, stages: str = "", **options: Any) -> Run:
-    """Run these stages, or all, on two nodes with two ranks each unless options say otherwise. folder: of artifacts."""
+    """Run the given stages, or all. Default: two nodes with two ranks each. folder: for the artifacts."""
     given: dict[str, Any] = {
         "cluster_artifacts_dir": str(folder),
         "cluster_launch_nodes": ["node1", "node2"],
         "cluster_nproc_per_node": 2,
-        "ddp_smoke_stall_timeout": 300,  # a busy machine takes a minute to import torch four times
+        "ddp_smoke_stall_timeout": 300,  # importing torch in four processes takes a minute on a busy machine
     }
     if stages:
         given["ddp_smoke_stages"] = stages.split(",")
@@ -51,22 +51,22 @@ def run_acceptance(play: Play, folder: Path, stages: str = "", **options: Any) -
     return Run(result, measured, verdict)
 
 
-def beside_torch(machine: Machine) -> str:
-    return machine.inside("sh", "-c", f"echo {BESIDE_TORCH}").stdout.strip()
+def site_packages_of_torch(machine: Machine) -> str:
+    return machine.inside("sh", "-c", f"echo {SITE_PACKAGES_OF_TORCH}").stdout.strip()
 
 
 @contextmanager
-def stand_in(machine: Machine, source: Path, more: Mapping[str, str]) -> Iterator[str]:
-    """Every Python of the environment imports this stand-in first. more: further files of its name, by their ending.
+def stub_module(machine: Machine, source: Path, more: Mapping[str, str]) -> Iterator[str]:
+    """Install a stub module that every Python of the environment imports first. Yield its folder.
 
-    Yield the folder that it lies in.
+    more: further files with the module's name, by suffix.
     """
-    folder, name = beside_torch(machine), source.stem
+    folder, name = site_packages_of_torch(machine), source.stem
     files = {"py": source.read_text(), "pth": f"import {name}", **more}
     try:
         for ending, text in files.items():
             machine.inside("sh", "-c", 'printf %s "$1" >"$2"', "-", text, f"{folder}/{name}.{ending}")
         yield folder
     finally:
-        machine.inside("find", folder, "-name", f"{name}.*", "-delete")  # what Python compiled, too
+        machine.inside("find", folder, "-name", f"{name}.*", "-delete")  # also removes the compiled file
         assert machine.inside("find", folder, "-name", f"{name}*").stdout == ""

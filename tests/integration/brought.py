@@ -1,4 +1,4 @@
-"""accelerate on nodes of the sandbox, beside their environment and not in it."""
+"""Install accelerate on sandbox nodes next to their environment, not into it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from machines import Machine
 
 VERSION = "1.15.0"
-# What it needs beside torch and numpy, which the environment has.
+# Dependencies of accelerate besides torch and numpy, which the environment contains.
 NEEDS = ("huggingface_hub", "safetensors", "psutil", "pyyaml", "packaging")
 FOLDER = "/opt/muster-test-accelerate"
 TORCHRUN = f"{FOLDER}/bin/torchrun"
@@ -23,11 +23,11 @@ PROGRAM = f"#!{FOLDER}/bin/python\nfrom accelerate.commands.accelerate_cli impor
 
 
 def install(machine: Machine) -> None:
-    """Make a copy of the node's environment, with accelerate in it; one that is there already stays."""
+    """Copy the node's environment and add accelerate, unless it is already installed."""
     if machine.inside("test", "-x", f"{FOLDER}/bin/accelerate", check=False).returncode == 0:
         return
     machine.inside("rm", "--recursive", "--force", FOLDER)
-    # A virtual environment finds its packages by where its python lies.
+    # A virtual environment locates its packages relative to its python.
     machine.inside("sh", "-c", f"cp --archive $(readlink --canonicalize {CURRENT}) {FOLDER}")
     asked = machine.inside(f"{FOLDER}/bin/python", "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
     version = asked.stdout.strip()
@@ -39,7 +39,7 @@ def install(machine: Machine) -> None:
 
 
 def downloaded(version: str) -> Path:
-    """The packages, from the registry that this machine uses, for this Python; kept with the sandbox."""
+    """Download the packages for this Python from the configured registry. The sandbox folder caches them."""
     folder = SANDBOX / f"accelerate-{VERSION}-{version}"
     if not folder.exists():
         begun = folder.with_suffix(".begun")

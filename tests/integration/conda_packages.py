@@ -1,7 +1,7 @@
-"""A local channel of small conda packages that are made here: real packages in conda's own format, with little in them.
+"""Build a local channel of small but real conda packages.
 
-Its python is a stand-in: a script that begins the node's own Python with the environment's packages. What is tested
-with it is how packages are solved, locked, put together, brought and switched, and that their path is in their files.
+Its python is a stub: a script that runs the node's own Python with the environment's packages. The tests cover how
+packages are solved, locked, installed, copied and switched, and that their files contain the final path.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-# What a package is built with has this path in its files, and whoever links it writes the real one in its place.
+# Placeholder path in built files. The installer replaces it with the real prefix.
 BUILT_AT = "/built/" + "at/" * 60
 PYTHON = f"""#!/bin/sh
 case $1 in -I) exec /usr/bin/python3 "$@" ;; esac
@@ -32,7 +32,7 @@ def main():
 
 
 def package(folder: Path, name: str, version: str, files: dict[str, bytes], **more: Any) -> None:
-    """more: of its index.json. A file with BUILT_AT in it is one with a path; b"->x" stands for a link to x."""
+    """Write a package. more: for index.json. BUILT_AT in a file marks a path; the content b"->x" is a link to x."""
     index = {"name": name, "version": version, "build": "0", "build_number": 0, "depends": [], "subdir": folder.name}
     paths = []
     for path, content in files.items():
@@ -82,6 +82,6 @@ def make_channel(channel: Path) -> None:
 
 
 def index(channel: Path) -> None:
-    """Write what the channel has into it, as every channel says it."""
+    """Write the index of the channel."""
     rattler: Any = importlib.import_module("rattler.index")
     asyncio.run(rattler.index_fs(channel))

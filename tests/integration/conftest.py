@@ -1,4 +1,4 @@
-"""The sandbox is up while the integration tests run; those that break something that runs can be repeated."""
+"""Start the sandbox for the integration tests. Tests marked `moment` can be repeated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpu_cluster import bring_up, look_up
 from machines import NODES, find_machine, list_nodes, run_playbook
 from races import table
 
-# The steps of the road before the first driver or wheel is installed.
+# The steps before the first driver or wheel is installed.
 UP_TO_NETWORK = "inspect,baseline,network"
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--nodes", help="look at these nodes as they are: nothing is made or played for it")
-    parser.addoption("--driver", default="580.178.04", help="what the GPU nodes have")
-    parser.addoption("--sandbox-is-up", action="store_true", help="another checkout has brought the sandbox up")
-    parser.addoption("--count", type=int, default=1, help="how often a test with the mark moment is run")
-    parser.addoption("--resume", action="store_true", help="rows of the campaign that were judged are not run again")
-    parser.addoption("--busy", action="store_true", help="something else keeps one processor busy meanwhile")
+    parser.addoption("--nodes", help="test these nodes in their current state: create nothing, run no playbook")
+    parser.addoption("--driver", default="580.178.04", help="driver version of the GPU nodes")
+    parser.addoption("--sandbox-is-up", action="store_true", help="the sandbox was started by another checkout")
+    parser.addoption("--count", type=int, default=1, help="number of runs of each test marked `moment`")
+    parser.addoption("--resume", action="store_true", help="skip rows of the campaign that are already rated")
+    parser.addoption("--busy", action="store_true", help="keep one processor busy during the tests")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -45,7 +45,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts from bare machines comes first, and then what looks at the nodes as that leaves them."""
+    """Run tests that start from bare machines first, then tests of the resulting nodes."""
     order = ("test_pipeline.py", "test_network.py")
     items.sort(key=lambda item: order.index(item.path.name) if item.path.name in order else len(order))
 
@@ -59,13 +59,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="module")
 def turn(request: pytest.FixtureRequest) -> int:
-    """Which repetition this is. What a module makes once is made anew for each when it asks for this."""
+    """Return the number of the repetition. Module fixtures that request it are recreated for each repetition."""
     return getattr(request, "param", 1)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def busy(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Somebody else needs one processor meanwhile, if that is wanted; it ends with the tests, however they end."""
+    """Keep one processor busy during the tests if --busy is set, and stop when the tests end."""
     if not request.config.getoption("--busy"):
         yield
         return
@@ -76,14 +76,14 @@ def busy(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def as_they_are(request: pytest.FixtureRequest) -> list[str]:
-    """The nodes that are only looked at, at the request of whoever runs the tests."""
+def existing_nodes(request: pytest.FixtureRequest) -> list[str]:
+    """Return the nodes from --nodes, which are tested in their current state."""
     return [name for name in (request.config.getoption("--nodes") or "").split(",") if name]
 
 
 @pytest.fixture(scope="session")
 def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The sandbox is up, with three nodes and an outsider. It stays up for the next run."""
+    """Start the sandbox with three nodes and an outsider. It keeps running for the next test run."""
     list_nodes()
     if request.config.getoption("--sandbox-is-up"):
         return
@@ -93,8 +93,6 @@ def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="session")
 def play(sandbox: None, tmp_path_factory: pytest.TempPathFactory) -> Play:
-    """Run a playbook of the repository on the sandbox."""
-
     def run(playbook: str, **requested: Any) -> Result:
         return run_playbook(tmp_path_factory.mktemp(Path(playbook).stem), playbook, **requested)
 
@@ -108,17 +106,17 @@ def node(sandbox: None) -> Callable[[str], Machine]:
 
 
 @pytest.fixture(scope="session")
-def networked(as_they_are: list[str], request: pytest.FixtureRequest) -> list[Machine]:
-    """The nodes, with all steps up to network done."""
-    if not as_they_are:
+def networked(existing_nodes: list[str], request: pytest.FixtureRequest) -> list[Machine]:
+    """Return the nodes after all steps up to network."""
+    if not existing_nodes:
         result = request.getfixturevalue("play")("site.yml", tags=UP_TO_NETWORK)
         assert result.rc == 0, result.stdout
-    return [find_machine(name) for name in as_they_are or NODES]
+    return [find_machine(name) for name in existing_nodes or NODES]
 
 
 @pytest.fixture(scope="session")
 def with_pytorch(networked: list[Machine], play: Play) -> None:
-    """The nodes have the training user, a firewall that knows all of them, and the environment."""
+    """Give the nodes the training user, a firewall that lists all nodes, and the environment."""
     del networked
     result = play("site.yml", tags="pytorch")
     assert result.rc == 0, result.stdout
@@ -133,15 +131,14 @@ def three_nodes(with_pytorch: None) -> dict[str, Machine]:
 
 @pytest.fixture
 def smoke(with_pytorch: None, play: Play, tmp_path: Path) -> Callable[..., Run]:
-    """Run the acceptance test; see run_acceptance."""
     return partial(run_acceptance, play, tmp_path)
 
 
 @pytest.fixture(scope="session")
-def gpu_cluster(as_they_are: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuCluster]:
-    """Stand-in GPU nodes with the GPU stack on them, in a sandbox of their own that ends with the tests."""
+def gpu_cluster(existing_nodes: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuCluster]:
+    """Provide simulated GPU nodes with the GPU stack in a separate sandbox, which is removed after the tests."""
     folder = tmp_path_factory.mktemp("gpu_cluster")
-    if as_they_are:
+    if existing_nodes:
         yield look_up(folder)
         return
     cluster = bring_up(folder)

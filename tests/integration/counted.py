@@ -1,4 +1,4 @@
-"""Nodes that take PyTorch from a stand-in of an index that counts what it sends; torch is a stand-in of 20 MB."""
+"""Nodes that install PyTorch from a stub index that counts the bytes it sends. torch is a 20 MB stub."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 ROOT = "/opt/muster-test-wheels"
 PIP_CONF = "~/.config/pip/pip.conf"
 WEIGHT = 20_000_000
-SHARED = 29599  # the port on which wheels go from node to node: the last of firewall_launch_ports
+SHARED = 29599  # port for wheels between nodes: the last of firewall_launch_ports
 LOOK = "Check PyTorch"
 FETCH = "Download the wheels on one node for all nodes"
 TASK = "Provide PyTorch (half a minute for a new environment, some minutes with CUDA)"
 
 
 class CountedCluster:
-    """Nodes that take PyTorch from a counting index, and the lock beside their inventory."""
+    """Nodes that install PyTorch from a counting index, with the lock next to their inventory."""
 
     def __init__(self, play: Play, machines: list[Machine], index: PackageIndex, folder: Path) -> None:
         self.play = play
@@ -33,7 +33,7 @@ class CountedCluster:
         self.lock = folder / "pytorch.lock.txt"
 
     def provide(self, *names: str, version: str = "2.0.0", **requested: Any) -> tuple[Result, int]:
-        """Run the step on these nodes, or on all; return how it ended, and the bytes of wheels that the index sent."""
+        """Run the step on the named nodes, or on all. Return the result and the bytes of wheels that the index sent."""
         self.index.take_count()
         extravars = {
             "cluster_torch_version": version,
@@ -54,16 +54,16 @@ class CountedCluster:
             machine.inside("rm", "-rf", ROOT)
 
     def sources(self, result: Result) -> dict[str, list[str]]:
-        """Where each node that built an environment has its wheels from."""
+        """Return where each node that built an environment got its wheels from."""
         return {name: done["wheels"]["came_from"] for name, done in result.results(TASK).items() if "wheels" in done}
 
     def torch(self, machine: Machine) -> str:
-        """The version of torch that a user of the node imports, and of what came with it."""
+        """Return the torch version that a user of the node imports, and the version of its dependency."""
         command = f"{ROOT}/current/bin/python -c 'import torch, tiny; print(torch.__version__, tiny.VERSION)'"
         return machine.ssh(command).stdout.strip()
 
     def wheelhouses(self) -> dict[str, list[str]]:
-        """The wheels that each node keeps for others."""
+        """Return the wheels that each node keeps for other nodes."""
         find = f"cd {ROOT} && find wheels -type f 2>/dev/null || true"
         kept = {machine.name: machine.inside("sh", "-c", find).stdout.split() for machine in self.machines}
         return {name: files for name, files in kept.items() if files}
@@ -75,7 +75,7 @@ def make_tiny(folder: Path, version: str) -> None:
 
 @contextlib.contextmanager
 def counted_cluster(play: Play, machines: list[Machine], folder: Path) -> Iterator[CountedCluster]:
-    """Bring these nodes together with an index, and take everything away again."""
+    """Connect these nodes to a counting index, and remove everything afterwards."""
     wheels = folder / "index"
     wheels.mkdir()
     make_tiny(wheels, "1.0")

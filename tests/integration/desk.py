@@ -1,7 +1,7 @@
-"""The desk of a reader who types what the pages show: a checkout, the inventory `lab` of the sandbox's nodes, a home.
+"""The workplace of a reader who runs the commands of the docs: a checkout, an inventory `lab` of sandbox nodes, a home.
 
-What the pages have the reader bring is here and on the nodes. What they leave to the reader is put into a command:
-the names of nodes, the id of a launch, folders of this machine.
+Prerequisites that the pages name are created here and on the nodes. Placeholders in commands (node names, launch ids,
+local folders) are filled in.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 SAMPLE_ID = "20261121-093142-1df3"
 LAUNCH = re.compile(r"\blaunch (\d{8}-\d{6}-[0-9a-f]{4}): ")
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-LONG = 900  # seconds; it ends what went wrong, on a machine that has other work as well
+LONG = 900  # seconds; ends a hanging command, with room for a busy machine
 TRAINING = ROOT / "tests/integration/payloads/shown_training.py"
 
 
 @dataclass(frozen=True)
-class Said:
-    """How a command ended, and what it said."""
+class Output:
+    """The exit status and output of a command."""
 
     status: int | None
     lines: list[str]
@@ -52,7 +52,7 @@ class Said:
 
 @dataclass
 class Desk:
-    """folder has a short name: the sockets of shared connections lie in it. launch_id is the newest launch's."""
+    """folder has a short path, because it contains the sockets of shared connections. launch_id: the newest launch."""
 
     folder: Path
     nodes: Sequence[Machine]
@@ -64,7 +64,7 @@ class Desk:
         return self.folder / "muster"
 
     def set_up(self) -> None:
-        """Everything but what lies on the nodes."""
+        """Create everything except the files on the nodes."""
         listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
         for name in filter(None, names.split("\0")):
@@ -72,7 +72,7 @@ class Desk:
                 target = self.checkout / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, target)
-        # The environment of the tests has what a user's .venv has, at the same versions.
+        # The test environment contains the packages of a user's .venv at the same versions.
         for name, made in ((".venv", ".venv-dev"), (".sandbox", ".sandbox")):
             (self.checkout / name).symlink_to(ROOT / made)
         shutil.copytree(SANDBOXES, self.checkout / "inventory/sandbox", dirs_exist_ok=True)
@@ -80,26 +80,26 @@ class Desk:
         self.bring_here()
 
     def write_lab(self) -> None:
-        """Fill inventory/lab in, as a user does."""
+        """Fill in inventory/lab as a user does."""
         hosts = {node.name: {"ansible_host": node.address} for node in self.nodes}
         lab = self.checkout / "inventory/lab"
         (lab / "hosts.yml").write_text(yaml.safe_dump({"gpu_nodes": {"hosts": hosts}}))
         options = {
             "ansible_user": "admin",
             "ansible_ssh_private_key_file": str(KEY),
-            # This machine has other work: a node is not given up for it.
+            # This machine is busy: keep slow nodes in the launch.
             "launch_silence_timeout": 60,
             "launch_users": [self.person.name],
             "ssh_mesh_users": [self.person.name],
             "cluster_environments": {"vision": {"provided": True}},
-            # Where PyTorch comes from on this machine.
+            # The source of PyTorch on this machine.
             **yaml.safe_load((SANDBOXES / "group_vars/sandbox/this_host.yml").read_text()),
         }
         with (lab / "group_vars/all.yml").open("a") as file:
             file.write(yaml.safe_dump(options))
 
     def bring_here(self) -> None:
-        """The files that pages have the reader bring, on this machine."""
+        """Create the local files that the pages name as prerequisites."""
         home, beside = self.folder / "home", self.folder
         for folder in (home / "project", beside / "project", home / ".ssh", beside / "logs", beside / "data/cifar10"):
             folder.mkdir(parents=True)
@@ -119,7 +119,7 @@ class Desk:
             (beside / f"logs/rank{rank}.stderr.log").write_text(text)
 
     def bring_to_nodes(self) -> None:
-        """The same on the nodes, where the training user is there already."""
+        """Create the same prerequisites on the nodes, where the training user already exists."""
         for node in self.nodes:
             node.inside("install", "--directory", "/srv/project", "/data/train", "/opt/muster/pytorch/named/vision")
             node.inside("install", "--directory", "--owner=muster", "/srv/cifar10")
@@ -134,17 +134,17 @@ class Desk:
             node.inside("rm", "-rf", "/srv/project", "/srv/cifar10", "/data", "/opt/muster/pytorch/named/vision")
 
     def hold(self, *, on: bool) -> None:
-        """Whether the training goes on until somebody ends it."""
+        """Set whether the training runs until it is stopped."""
         for node in self.nodes:
             node.inside(*(("touch",) if on else ("rm", "-f")), "/srv/project/hold")
 
     def launches(self) -> str:
-        """The units of launches that run on the nodes."""
+        """Return the launch units that run on the nodes."""
         argv = ["systemctl", "list-units", "--plain", "--no-legend", "muster-launch-*"]
         return "".join(node.inside(*argv).stdout for node in self.nodes)
 
     def own(self, command: str) -> str:
-        """The command with what is this reader's own in the places of samples."""
+        """Replace the sample values in a command with the values of this workplace."""
         share, copied = "share_to=/srv/share/lab", "data_copy_src=/data/cifar10"
         for sample, value in {
             "<name>": "lab",
@@ -158,20 +158,20 @@ class Desk:
             command = command.replace(sample, value)
         return command
 
-    def type(self, command: str, *, more: str = "", answers: Sequence[Sequence[str]] = ()) -> Said:
-        """Type it in the checkout, at a terminal, and wait for its end."""
+    def run_command(self, command: str, *, more: str = "", answers: Sequence[Sequence[str]] = ()) -> Output:
+        """Run a command in the checkout, in a terminal, and wait for it to end."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
         environment = {**kept, "HOME": str(self.folder / "home"), "TERM": "xterm"}
-        if "../lab" in command:  # by somebody who launches for themselves: their account, and their key
+        if "../lab" in command:  # a user launch: with the user's account and key
             environment |= {
                 "ANSIBLE_REMOTE_USER": self.person.name,
                 "ANSIBLE_PRIVATE_KEY_FILE": str(self.person.key),
             }
-        # The names of other machines that this one knows, and nothing else of it is changed.
+        # The host names that this machine knows. Nothing else of it is changed.
         hosts = f"mount --bind {shlex.quote(str(self.folder / 'hosts'))} /etc/hosts"
         argv = ["unshare", "--mount", "bash", "-c", f"{hosts} && {self.own(command)} {more}"]
         if command.startswith("script/demo"):
-            # That of these tests belongs to their own checkout; and the mounts of new machines are for all to see.
+            # The tests' sandbox belongs to another checkout, and mounts of new machines are visible to all.
             begin, last = os.environ.get("MUSTER_SANDBOX_PREFIX", "10.203.77").rsplit(".", 1)
             third = (int(last) + 25) % 256
             environment |= {"MUSTER_SANDBOX": f"{NAME}-desk", "MUSTER_SANDBOX_PREFIX": f"{begin}.{third}"}
@@ -200,11 +200,11 @@ class Desk:
         text = COLOURS.sub("", output).replace("\r", "")
         if found := LAUNCH.findall(text):
             self.launch_id = found[-1]
-        return Said(child.exitstatus, [line for line in text.splitlines() if line.strip()])
+        return Output(child.exitstatus, [line for line in text.splitlines() if line.strip()])
 
 
 def shown(page: str, pattern: str) -> str:
-    """A file that a page shows."""
+    """Return a file that a page shows."""
     found = re.search(pattern, (ROOT / "docs" / page).read_text(), re.DOTALL)
     assert found, f"docs/{page} no longer shows {pattern}"
     return found[1] + "\n"

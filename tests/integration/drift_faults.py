@@ -1,4 +1,4 @@
-"""What people do to nodes, over ssh as the administrator, and how it is proved to be on."""
+"""Changes that an administrator makes over SSH, each with a proof that the change is in effect."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ BY_HAND = "3.11.2-1+b1+byhand1"
 
 @dataclass(frozen=True)
 class Fault:
-    """commands: what somebody types there. proof: what prints `says` once it is on. check, what: the finding, and words
-    of it. how: words of the command by which it is said to have come. repaired: whether a step puts it back. past_sudo:
-    what root does in the machine itself, of which no log tells."""
+    """commands: run by the administrator. proof: a command that prints `says` once the fault is on. check, what: id and
+    words of the finding. how: words of the command to which the finding attributes the change. repaired: a step
+    restores the value. past_sudo: run as root in the container, without a log entry.
+    """
 
     name: str
     node: str
@@ -42,7 +43,7 @@ class Fault:
 
 
 def wheel() -> str:
-    """A package of one line, as a shell's command that writes it."""
+    """Return a shell command that writes a wheel with one line of code."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("somebodys.py", "NAME = 'somebody'\n")
@@ -58,7 +59,7 @@ def wheel() -> str:
     return f"echo {text} | base64 -d > /tmp/somebodys-1.0-py3-none-any.whl"
 
 
-# A package of another version, which has no files: what it depends on stays.
+# A package with another version and no files. Its dependencies stay installed.
 CONTROL = (
     f"Package: python3-venv\\nVersion: {BY_HAND}\\nArchitecture: amd64\\nMaintainer: nobody <nobody@example.org>\\n"
     "Depends: python3.11-venv\\nDescription: by hand\\n"
@@ -67,7 +68,7 @@ PACKAGE = (
     f"mkdir -p /tmp/byhand/DEBIAN && printf '{CONTROL}' > /tmp/byhand/DEBIAN/control"
     " && dpkg-deb --build /tmp/byhand /tmp/byhand.deb"
 )
-# Of the rule for node2: which one it is hangs on what was put back before.
+# The number of the rule for node2. It depends on the rules restored before.
 NUMBER = "sudo ufw status numbered | sed -n 's/^. *\\([0-9]*\\)\\] .*peer node2.*/\\1/p' | head -1"
 
 FAULTS = (
@@ -123,7 +124,7 @@ FAULTS = (
         "sysctl -w net.core.somaxconn=512",
     ),
     Fault(
-        "a unit that goes by other settings",
+        "a unit with old settings in force",
         "node1",
         ("sudo rm /etc/systemd/logind.conf.d/90-muster.conf", "sudo systemctl restart systemd-logind.service"),
         "busctl get-property org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager RemoveIPC",
@@ -163,7 +164,7 @@ FAULTS = (
         "ufw --force delete",
     ),
     Fault(
-        "somebody's pip",
+        "a package installed with pip",
         "node1",
         (wheel(), f"sudo {CURRENT}/bin/pip install --no-index /tmp/somebodys-1.0-py3-none-any.whl"),
         f"{CURRENT}/bin/python -c 'import somebodys; print(somebodys.NAME)'",
@@ -193,7 +194,7 @@ FAULTS = (
         "mpmath/tests/runtests.py",
     ),
     Fault(
-        "what nobody has typed with sudo",
+        "a mode changed without sudo",
         "node1",
         (),
         "stat -c %a /etc/systemd/system.conf.d/90-muster.conf",
@@ -206,7 +207,7 @@ FAULTS = (
     ),
 )
 
-# With it the baseline refuses the node, so that nothing else of that step is seen: it comes alone.
+# The baseline rejects the node because of this fault and hides further findings, so the fault is tested alone.
 RIGHTS = Fault(
     "the training user among administrators",
     "node1",

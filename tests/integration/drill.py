@@ -1,7 +1,7 @@
-"""A launch under way, and looks at it from outside: how the drills begin, observe and end one.
+"""Start, observe and end the launches of the drills from outside.
 
-The nodes of the sandbox share this machine's kernel: what runs on them is seen, and hit, in this machine's own /proc,
-past everything that the supervisor does and says.
+The sandbox nodes share this machine's kernel. Their processes are visible in the local /proc and can be signalled from
+here, independently of the supervisor.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ if TYPE_CHECKING:
 PAYLOAD = ROOT / "tests/integration/payloads/steps.py"
 LIGHT_PAYLOAD = ROOT / "tests/integration/payloads/light_steps.py"
 PORT = 29500
-# Times are bounded by the promise: noticed within 3 s (a silent node is spoken of after 5 s, and given up at 9 s), and
-# clean 10 s later. The bounds leave room for two busy cores, and more where others need them too; see Drill.was_quick.
-NOTICED = 8.0  # 2 to 4 s on a machine that has nothing else to do
+# The limits follow the documented times: a failure is noticed within 3 s (a silent node is reported after 5 s and given
+# up at 9 s), and everything is clean 10 s later. They leave room for two busy cores, and more under load; see
+# Drill.check_seconds.
+NOTICED = 8.0  # 2 to 4 s on an idle machine
 SILENCE = 9.0
 CLEAN = 13.0
 LEASE = 11.0
 
 
 def read_proc(pid: int, name: str) -> str:
-    """Read a file of a process; nothing of one that has ended meanwhile."""
+    """Read a file of a process. Return "" if the process has ended."""
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace")
     except OSError:
@@ -55,7 +56,7 @@ def environ(pid: int) -> dict[str, str]:
 
 
 def fields(pid: int) -> list[str]:
-    """What the kernel says of a process behind its name: its state, its parent, ...; nothing of one that has ended."""
+    """Return the fields of /proc/PID/stat after the name (state, parent, ...). Return [] if the process has ended."""
     return read_proc(pid, "stat").rpartition(")")[2].split()
 
 
@@ -64,13 +65,13 @@ def all_pids() -> list[int]:
 
 
 def processes(launch_id: str) -> dict[int, dict[str, str]]:
-    """Every process of a launch on any node: {pid here: environment}."""
+    """Return the processes of a launch on all nodes as {local pid: environment}."""
     found = {pid: environ(pid) for pid in all_pids()}
     return {pid: env for pid, env in found.items() if env.get("MUSTER_LAUNCH_ID") == launch_id}
 
 
 def family(pid: int) -> set[int]:
-    """The process and all below it."""
+    """Return a process and its descendants."""
     parents = {one: int(shown[1]) for one in all_pids() if (shown := fields(one))}
     found, new = set[int](), {pid}
     while new:
@@ -80,7 +81,7 @@ def family(pid: int) -> set[int]:
 
 
 def stop_family(pid: int) -> set[int]:
-    """Hold the process and all below it still: none of them ends or begins another one any more."""
+    """Stop a process and its descendants with SIGSTOP, so that none of them exits or forks."""
     stopped: set[int] = set()
     while new := family(pid) - stopped:
         for one in new:
@@ -96,7 +97,7 @@ def moves(pid: int) -> bool:
 
 
 def listening(container: str) -> set[int]:
-    """TCP ports that something listens on in this container."""
+    """Return the TCP ports with a listener in this container."""
     inspected = subprocess.run(
         ["podman", "inspect", "--format", "{{.State.Pid}}", container], check=True, capture_output=True, text=True
     )
@@ -111,7 +112,7 @@ def listening(container: str) -> set[int]:
 
 @dataclass
 class Drill:
-    """One launch in the background, of two nodes with two ranks each unless said otherwise."""
+    """One launch in the background. Default: two nodes with two ranks each."""
 
     folder: Path
     variables: dict[str, Any] = field(default_factory=dict)
@@ -120,17 +121,17 @@ class Drill:
     gone_at: float = 0.0
     stretch: float = 1.0
     frozen: str = ""
-    # Whose own launch it is; without a name it is an administrator's.
+    # The user of a user launch. Empty for an administrator launch.
     user: str = ""
     playbook: str = "playbooks/launch.yml"
     payload: Path = PAYLOAD
     thread: threading.Thread | None = None
     process: subprocess.Popen[bytes] | None = None
-    # A file on a node: until it is there, the ranks go on in step, and nothing of the launch changes.
+    # A file on a node. Until it exists, the ranks keep running in step and the launch does not change.
     gate: str = field(default_factory=lambda: f"/run/muster-test-gate-{uuid.uuid4().hex}")
 
     def begin(self, *arguments: str) -> Drill:
-        """Launch through ansible-runner."""
+        """Start the launch with ansible-runner."""
         self.thread, self.runner = ansible_runner.run_async(
             private_data_dir=str(self.folder),
             project_dir=str(ROOT),
@@ -144,13 +145,13 @@ class Drill:
         return self
 
     def begin_in_terminal(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Launch as a person does: ansible-playbook in a terminal of its own, where a key can be pressed."""
+        """Start the launch with ansible-playbook in its own terminal, which accepts key presses."""
         master, slave = pty.openpty()
         self.terminal = master
         self.shown = bytearray()
         variables = json.dumps(self.request(*arguments))
         self.process = subprocess.Popen(
-            # --ctty makes the terminal the new session's own, so that a key pressed there is a signal.
+            # --ctty makes the terminal the controlling terminal of the new session, so that Ctrl-C is a signal.
             [
                 "setsid",
                 "--ctty",
@@ -176,7 +177,7 @@ class Drill:
             while data := os.read(self.terminal, 65536):
                 self.shown += data
         except OSError:
-            return  # the other end has closed
+            return  # the other end is closed
 
     def request(self, *arguments: str) -> dict[str, Any]:
         return {
@@ -185,13 +186,13 @@ class Drill:
             "cluster_nproc_per_node": 2,
             "cluster_launch_nodes": ["node1", "node2"],
             "cluster_artifacts_dir": str(self.folder / "kept"),
-            **self.whose,
+            **self.login,
             **self.variables,
         }
 
     @property
-    def whose(self) -> dict[str, str]:
-        """Whose launch it is follows from who logs in."""
+    def login(self) -> dict[str, str]:
+        """Return the login variables. The login user determines the kind of launch."""
         return {"ansible_user": self.user} if self.user else {}
 
     # ------------------------------------------------------------ while it runs
@@ -204,16 +205,16 @@ class Drill:
     def launch_id(self) -> str:
         return self.run.name
 
-    def goes_on(self) -> bool:
-        """Whether whoever launches is there."""
+    def is_running(self) -> bool:
+        """Return whether the launching process is running."""
         return self.process.poll() is None if self.process else bool(self.thread and self.thread.is_alive())
 
     def in_step(self, ranks: int = 4) -> Drill:
-        """Wait until every rank has come to step 3, seen in the logs that come to the controller."""
+        """Wait until every rank has printed step 3 in its log on the controller."""
 
         def stepped() -> bool:
-            why = self.verdict()["summary"] if self.run.is_dir() and self.has_verdict() else "nothing was said"
-            assert self.goes_on(), f"the play has ended too early: {why}"
+            why = self.verdict()["summary"] if self.run.is_dir() and self.has_verdict() else "no verdict"
+            assert self.is_running(), f"the play ended too early: {why}"
             logs = list(self.run.glob("logs/*/rank*.stdout.log"))
             return len(logs) == ranks and all("step 3\n" in log.read_text() for log in logs)
 
@@ -224,7 +225,7 @@ class Drill:
         return next(pid for pid, env in processes(self.launch_id).items() if env.get("RANK") == str(rank))
 
     def agent(self, node: str) -> int:
-        """The torchrun of a node: it has the launch's mark, and no rank."""
+        """Return the pid of torchrun on a node: it carries the launch id and has no RANK."""
         found = [
             pid
             for pid, env in processes(self.launch_id).items()
@@ -246,14 +247,14 @@ class Drill:
         return f"muster-launch-{self.launch_id}.service"
 
     def systemctl(self, machine: Machine, *words: str, check: bool = True) -> str:
-        """Ask the manager that has the launch's unit on a node."""
+        """Run systemctl against the manager that owns the launch unit on a node."""
         if not self.user:
             return machine.inside("systemctl", *words, check=check).stdout
         asked = f"XDG_RUNTIME_DIR=/run/user/$(id -u) exec systemctl --user {shlex.join(words)}"
         return machine.inside("su", "--shell", "/bin/sh", self.user, "--command", asked, check=check).stdout
 
     def clean_up(self, machines: Iterable[Machine]) -> None:
-        """Stop what is left of the launch, so that a test that failed does not spoil the next one."""
+        """Stop the rest of the launch, so that a failed test does not affect the next test."""
         for machine in machines:
             if self.run.is_dir() and self.runs():
                 self.systemctl(machine, "stop", self.unit(), check=False)
@@ -261,7 +262,7 @@ class Drill:
 
     @property
     def node_folder(self) -> str:
-        """The launch's folder on its nodes, with its logs."""
+        """Return the folder of the launch on its nodes. It contains the logs."""
         above = f"/var/lib/muster/users/{self.user}" if self.user else "/var/lib/muster"
         return f"{above}/launches/{self.launch_id}"
 
@@ -269,11 +270,11 @@ class Drill:
         return f"{self.node_folder}/logs/torchrun/*/attempt_0/{local_rank}/{stream}.log"
 
     def log_on(self, machine: Machine, local_rank: int, stream: str) -> str:
-        """What a rank has written, on its node."""
+        """Return the output of a rank, read on its node."""
         return machine.inside("sh", "-c", f"cat {self.log_path(local_rank, stream)}", check=False).stdout
 
     def written_at(self, machine: Machine, local_rank: int) -> float:
-        """When a rank last wrote to its stderr."""
+        """Return the time of the last write of a rank to stderr."""
         return float(machine.inside("sh", "-c", f"stat --format=%.Y {self.log_path(local_rank, 'stderr')}").stdout)
 
     def state_on(self, machine: Machine) -> str:
@@ -283,7 +284,7 @@ class Drill:
         return f"{above}/muster/launches/{self.launch_id}"
 
     def fault(self, act: Callable[[], Any], proof: Callable[[], Any]) -> Drill:
-        """Do the damage, prove that it is on, and note the time."""
+        """Inject the fault, wait until it is in effect, and note the time."""
         self.fault_at = time.time()
         act()
         until(proof, PATIENCE, "the fault is on")
@@ -291,7 +292,7 @@ class Drill:
         return self
 
     def watch_the_end(self) -> None:
-        """Note when the last agent and rank of the launch is gone, in the background; a frozen node does not count."""
+        """Record in the background when the last agent and rank has ended. A frozen node is ignored."""
         launch_id = self.launch_id
 
         def runs() -> bool:
@@ -304,7 +305,7 @@ class Drill:
                 time.sleep(0.1)
                 slept += 0.1
             self.gone_at = time.time()
-            # How many times as long this took as it would have with a processor of its own.
+            # The slowdown compared with an exclusive processor.
             waited, needed = time.monotonic() - begun - slept, time.thread_time() - worked
             self.stretch = max(1.0, waited / needed)
 
@@ -314,13 +315,12 @@ class Drill:
     # ------------------------------------------------------------ afterwards
 
     def wait(self, seconds: float = PATIENCE) -> None:
-        """Wait for the play to end."""
         assert self.thread is not None
         self.thread.join(seconds)
-        assert not self.thread.is_alive(), "the play goes on"
+        assert not self.thread.is_alive(), "the play is still running"
 
     def end(self, seconds: float = PATIENCE) -> dict[str, Any]:
-        """The verdict, once the play has ended."""
+        """Wait for the play to end and return the verdict."""
         self.wait(seconds)
         return self.verdict()
 
@@ -329,7 +329,7 @@ class Drill:
         return verdict
 
     def result(self) -> dict[str, Any]:
-        """What the launch's task returned."""
+        """Return the result of the launch task."""
         for event in self.runner.events:
             data = event.get("event_data", {})
             if data.get("task_action") == "torchrun_launch" and "res" in data:
@@ -338,9 +338,9 @@ class Drill:
         raise AssertionError(self.runner.stdout.read())
 
     def seconds_to_notice(self) -> float:
-        """From the fault to the first word about it, or to the decision to end the launch."""
+        """Return the seconds from the fault to the first notice of it, or to the decision to end the launch."""
         timing = self.result()["timing"]
-        # On a busy machine a node may have been spoken of before.
+        # On a busy machine, an earlier notice may concern another delay.
         first: float = min([timing["noticed"], *(at for at in timing["notices"] if at >= self.fault_at)])
         return first - self.fault_at
 
@@ -348,12 +348,12 @@ class Drill:
         self.watcher.join(PATIENCE + 10)
         return self.gone_at - self.fault_at
 
-    def was_quick(self, *, clean: float, notice: float | None = None) -> None:
-        """The seconds that are promised, stretched as much as others that need the processors slowed this process."""
+    def check_seconds(self, *, clean: float, notice: float | None = None) -> None:
+        """Check the documented times, scaled by the slowdown that other processes caused."""
         assert self.seconds_to_clean() < clean * self.stretch
         assert notice is None or self.seconds_to_notice() < notice * self.stretch
 
-    def nothing_is_left(self, *machines: Machine) -> None:
+    def check_nothing_left(self, *machines: Machine) -> None:
         assert processes(self.launch_id) == {}
         units = ("list-units", "--all", "--no-legend", "--plain", "muster-launch-*")
         for machine in machines:
@@ -370,7 +370,7 @@ def only_failure(verdict: dict[str, Any]) -> dict[str, Any]:
 
 
 def failures(verdict: dict[str, Any]) -> list[dict[str, Any]]:
-    """How it failed; why is a finding of its own behind them."""
+    """Return the failed findings without the cause, which is a separate finding."""
     return [one for one in verdict["findings"] if one["status"] == "fail" and one["id"] != "launch.cause"]
 
 
@@ -379,7 +379,7 @@ def hit(pid: int, number: signal.Signals) -> None:
 
 
 def wait_for_ssh(machine: Machine) -> None:
-    """Wait until it has booted, and lets the administrator in. Units that fail in a container are no matter here."""
+    """Wait until the machine has booted and accepts SSH. Failed units in a container do not matter."""
     ask = "systemctl is-system-running --wait"
     booted = ("running", "degraded")
     until(lambda: machine.ssh(ask, check=False).stdout.strip() in booted, PATIENCE, f"{machine.name} is back")

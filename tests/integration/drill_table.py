@@ -1,4 +1,4 @@
-"""Write the tables of docs/launch.md from what the drills measured last: python tests/integration/drill_table.py"""
+"""Update the tables of docs/launch.md from the last drill results: python tests/integration/drill_table.py"""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-# An administrator's launches beside somebody's own, see drill_ways.py. A table stays as it is where none was measured.
+# Administrator launches next to user launches, see drill_ways.py. A table without measurements stays unchanged.
 TABLES = {"drills": ("administrators", "own"), "accelerate drills": ("accelerate", "own-accelerate")}
 HEAD = [
-    "| fault | noticed, s | all clean, s | own: noticed, s | own: all clean, s | what the verdict said |",
+    "| fault | noticed, s | all clean, s | user launch: noticed, s | user launch: all clean, s | verdict |",
     "|---|---|---|---|---|---|",
 ]
 NOT_RUN = {"noticed": "not run", "clean": "not run"}
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def line(fault: str, administrators: dict[str, Any] | None, own: dict[str, Any] | None) -> str:
-    """A row of the table, or nothing where neither was measured."""
+    """Return a row of the table, or "" if neither launch was measured."""
     if not (administrators or own):
         return ""
     said = (administrators or own or {})["verdict"]

@@ -1,25 +1,25 @@
-"""The ways in which each drill is run: whose launch it is, and what runs its ranks."""
+"""The variants of each drill: kind of launch and launch command."""
 
 from __future__ import annotations
 
 import pytest
 
-USER = "ada"  # whose user launches have no root
-WAYS = {  # whose launch it is, and its launch_command
+USER = "ada"  # the user of user launches (no root)
+WAYS = {  # user (empty: administrator launch) and launch_command
     "administrators": ("", []),
     "own": (USER, []),
     "accelerate": ("", ["accelerate", "launch"]),
     "own-accelerate": (USER, ["accelerate", "launch"]),
 }
-# An administrator's launch without PyTorch: a stub of torchrun, and ranks that count steps over sockets.
+# An administrator launch without PyTorch: a torchrun stub, and ranks that count steps over sockets.
 LIGHT = "light"
 
 
-def in_all_ways(*quick: str, pipeline: str = "") -> pytest.MarkDecorator:
-    """Run a drill in each way.
+def in_variants(*quick: str, pipeline: str = "") -> pytest.MarkDecorator:
+    """Run a drill in each variant.
 
-    quick: the ways that the stage drills runs; the others are slow. What breaks and is found there is broken and found
-    alike in the others. pipeline: the way in which the stage pipeline runs it.
+    quick: variants that the stage drills runs. The others are slow and cover the same faults. pipeline: variant that
+    the stage pipeline runs.
     """
     assert {*quick, pipeline} <= {*WAYS, LIGHT, ""}, quick
     marks = {way: pytest.mark.slow for way in WAYS if way not in quick}

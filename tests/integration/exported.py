@@ -1,6 +1,6 @@
-"""A folder of one node that the others mount by sshfs: a real file system of another machine, with a server of its own.
+"""A folder of one node that other nodes mount with sshfs: a real network file system with its own server.
 
-This kernel has no client of NFS.
+The kernel of the test machine has no NFS client.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 EXPORT, PATH = "/srv/export", "/data"
 KEY = "/etc/ssh/muster_test_data"
 DEVICES = {
-    "/dev/fuse": "by which a node mounts what another one exports",
-    "/dev/autofs": "by which a folder is mounted when it is used",
+    "/dev/fuse": "which nodes need to mount an export",
+    "/dev/autofs": "which automounts need",
 }
 
 
-def skip_where_it_cannot_be(machine: Machine) -> None:
+def skip_if_unsupported(machine: Machine) -> None:
     for device, use in DEVICES.items():
         if machine.inside("test", "-c", device, check=False).returncode:
             pytest.skip(f"this machine has no {device}, {use}")
@@ -31,7 +31,7 @@ def skip_where_it_cannot_be(machine: Machine) -> None:
 
 @contextmanager
 def exported(server: Machine, nodes: Sequence[Machine]) -> Iterator[dict[str, Any]]:
-    """An entry of shared_data_mounts for a folder that root of each node may mount as the training user there."""
+    """Yield an entry of shared_data_mounts for a folder that root of each node may mount as the training user."""
     server.inside("install", "-d", "-o", "muster", "-g", "muster", EXPORT)
     server.inside("sh", "-ec", f"echo hello > {EXPORT}/readme; chown muster: {EXPORT}/readme")
     for machine in nodes:
@@ -40,7 +40,7 @@ def exported(server: Machine, nodes: Sequence[Machine]) -> Iterator[dict[str, An
         server.inside("sh", "-ec", f"echo '{public} muster-test-data' >> /home/muster/.ssh/authorized_keys")
         host_key = server.inside("cat", "/etc/ssh/ssh_host_ed25519_key.pub").stdout.split()
         machine.inside("sh", "-ec", f"echo '{server.address} {' '.join(host_key[:2])}' > {KEY}.hosts")
-        for kind, option in (("uids", "-u"), ("gids", "-g")):  # by name, as NFS 4 does: the numbers may differ
+        for kind, option in (("uids", "-u"), ("gids", "-g")):  # by name, as with NFS 4, because the numbers may differ
             there = server.inside("id", option, "muster").stdout.strip()
             machine.inside("sh", "-ec", f"echo muster:{there} > {KEY}.{kind}")
     names = f"idmap=file,uidfile={KEY}.uids,gidfile={KEY}.gids,nomap=ignore"

@@ -1,6 +1,6 @@
-"""Everything that the roles manage on a node, changed one at a time: what is done to it, and how it is taken back.
+"""Faults in everything that the roles manage on a node, with the commands that set and revert each one.
 
-The lists of files, packages and settings are those of the roles' own vars.
+The lists of files, packages and settings come from the vars of the roles.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ SSH = "/home/muster/.ssh"
 IDENTITY = "/var/lib/muster/ssh/muster/id_ed25519"
 LIBRARY = "/opt/muster/pytorch/current/lib"
 SITE = f"{LIBRARY}/$(ls {LIBRARY})/site-packages"
-# Its owner and times come back with it.
+# The copy keeps owner and times.
 KEEP, BACK = "rm -rf {kept}; cp -a {path} {kept}", "rm -rf {path}; cp -a {kept} {path}; rm -rf {kept}"
 
 
 @dataclass(frozen=True)
 class Fault:
-    """role: which has to come to the node then. says: what the look says of it."""
+    """role: the role that must run on the node because of the fault. says: expected text of the check."""
 
     what: str
     step: str
@@ -41,7 +41,7 @@ class Fault:
 
 
 def of_file(step: str, role: str, path: str, change: str, says: str, what: str = "") -> Fault:
-    """A file that is changed by a command in which {path} is its path; the command fails where nothing changes."""
+    """A file changed by a command that contains {path}. The command fails if the file stays the same."""
     keep, back = (text.format(path=path, kept=KEPT) for text in (KEEP, BACK))
     differs = f"! diff -q {path} {KEPT} >/dev/null 2>&1 || ! diff <(stat -c '%a %U' {path}) <(stat -c '%a %U' {KEPT})"
     on = f"set -e; {keep}; {change.format(path=path)}; {differs}"
@@ -56,7 +56,7 @@ def vars_of(role: str) -> dict[str, Any]:
 def of_baseline() -> list[Fault]:
     node = vars_of("node_baseline")
     faults = []
-    # Limits are left out where root itself may not raise them, as on the sandbox's nodes.
+    # Skip limits that root may not raise, as on sandbox nodes.
     for file in (one for one in node["_node_baseline_files"] if "needs" not in one):
         path = file["path"]
         faults.append(of_file("baseline", "node_baseline", path, "echo >>{path}", f"{path} has other content"))
@@ -68,17 +68,17 @@ def of_baseline() -> list[Fault]:
     for entry in node["_node_baseline_packages"]:
         name = entry.partition("|")[0]
         gone = f"sed -i '/^Package: {name}$/,/^$/s/^Status: .*/Status: deinstall ok config-files/' {{path}}"
-        faults.append(of_file("baseline", "node_baseline", status, gone, name, f"the package {name} is gone"))
+        faults.append(of_file("baseline", "node_baseline", status, gone, name, f"package {name} missing"))
     faults.append(of_file("baseline", "node_baseline", "/etc/passwd", "sed -i /^muster:/d {path}", "no user muster"))
     faults += of_effects()
     for path in ("/etc/apt/apt.conf.d/51muster-proxy", "/etc/ssl/certs/muster.pem"):
         on, off = f"touch {path}", f"rm {path}"
-        faults.append(Fault(f"{path} was left behind", "baseline", "node_baseline", f"{path} is there", on, off))
+        faults.append(Fault(f"{path} is left", "baseline", "node_baseline", f"{path} is there", on, off))
     return faults
 
 
 def of_effects() -> list[Fault]:
-    """What is in force, while every file is as it should be."""
+    """Faults in effective settings, with unchanged files."""
     role = ("baseline", "node_baseline")
     manager, login = (f"/etc/systemd/{name}.conf.d/90-muster.conf" for name in ("system", "logind"))
     without = "set -e; mv {path} /var/tmp/one-fault; {then}; mv /var/tmp/one-fault {path}"
@@ -90,8 +90,8 @@ def of_effects() -> list[Fault]:
     )
     start = f"rm {never}; systemctl daemon-reload; systemctl start systemd-logind"
     return [
-        Fault("systemd goes by less", *role, "DefaultLimitNOFILE", without.format(path=manager, then=reexec), reexec),
-        Fault("logind goes by less", *role, "RemoveIPC", without.format(path=login, then=restart), restart),
+        Fault("systemd limits off", *role, "DefaultLimitNOFILE", without.format(path=manager, then=reexec), reexec),
+        Fault("logind setting off", *role, "RemoveIPC", without.format(path=login, then=restart), restart),
         Fault("a unit is stopped", *role, "systemd-logind", stop, start),
     ]
 
@@ -102,18 +102,18 @@ def of_network() -> list[Fault]:
     private = f"rm {IDENTITY}; {made}; chown muster: {IDENTITY}"
     way = "is another than when it was proved"
     return [
-        of_file(*hosts, "/etc/hosts", "sed -i '/node2/d' {path}", "node2", "a peer's line is gone"),
-        of_file(*hosts, "/etc/hosts", "sed -i '1i 127.0.1.1 node1' {path}", "127.0.1.1", "its own name is loopback"),
-        of_file(*hosts, "/etc/nsswitch.conf", "sed -i 's/^hosts:.*/hosts: dns/' {path}", "node2", "no name is known"),
-        # These two before the others of their role: what those put back is another file, and no more what was proved.
-        Fault("another public key beside its own", *mesh, way, f"echo x >{IDENTITY}.pub", f"rm {IDENTITY}.pub"),
+        of_file(*hosts, "/etc/hosts", "sed -i '/node2/d' {path}", "node2", "no line of a peer"),
+        of_file(*hosts, "/etc/hosts", "sed -i '1i 127.0.1.1 node1' {path}", "127.0.1.1", "own name on loopback"),
+        of_file(*hosts, "/etc/nsswitch.conf", "sed -i 's/^hosts:.*/hosts: dns/' {path}", "node2", "hosts file off"),
+        # These two come first in their role, because restoring other faults writes new files, which end the proof.
+        Fault("wrong public key", *mesh, way, f"echo x >{IDENTITY}.pub", f"rm {IDENTITY}.pub"),
         of_file(*mesh, "/etc/pam.d/sshd", "echo '# new' >>{path}", "something differs on a peer", "PAM"),
         of_file(*mesh, f"{SSH}/authorized_keys", "sed -i '/node2$/d' {path}", "authorized_keys of muster differs"),
         of_file(*mesh, f"{SSH}/config", "sed -i '/IdentitiesOnly/d' {path}", "config of muster differs"),
         of_file(
             *mesh, f"{SSH}/muster_known_hosts", "sed -i '/node2$/d' {path}", "muster_known_hosts of muster differs"
         ),
-        of_file(*mesh, IDENTITY, private, "authorized_keys of muster differs", "another private key"),
+        of_file(*mesh, IDENTITY, private, "authorized_keys of muster differs", "new private key"),
         of_file(*mesh, IDENTITY, "chmod 0644 {path}", "the key of muster is not as it shall be"),
         of_file(*mesh, "/etc/ssh/ssh_host_ed25519_key.pub", "sed -i s/AAAAI/AAAAX/ {path}", "muster_known_hosts"),
         of_file(
@@ -121,7 +121,7 @@ def of_network() -> list[Fault]:
             "/etc/ssh/sshd_config.d/90-muster.conf",
             "echo '#' >>{path}",
             "what sshd offers",
-            "its sshd's settings",
+            "sshd settings changed",
         ),
         of_file(*mesh, "/etc/passwd", "sed -i '/^muster:/s,/bin/bash,/usr/sbin/nologin,' {path}", "nologin"),
         of_file(
@@ -129,18 +129,18 @@ def of_network() -> list[Fault]:
             "/etc/ufw/user.rules",
             "sed -i '0,/^-A ufw-user-input/{{//d}}' {path}",
             "its rules differ",
-            "a rule's line",
+            "rule missing in the file",
         ),
         of_file(
             *rules,
             "/etc/default/ufw",
             "sed -i s/INPUT_POLICY=.*/INPUT_POLICY=ACCEPT/ {path}",
             "its rules differ",
-            "its policy",
+            "input policy changed",
         ),
-        # The last one: ssh is among the first, and the controller has to come back.
-        Fault("a rule in force", *rules, "its rules differ", f"set -e; {LAST_RULE}", "ufw reload"),
-        Fault("off at boot", *rules, "its rules differ", "systemctl disable ufw", "systemctl enable ufw"),
+        # This fault is last, because SSH is checked early and the controller must reconnect.
+        Fault("active rule missing", *rules, "its rules differ", f"set -e; {LAST_RULE}", "ufw reload"),
+        Fault("disabled at boot", *rules, "its rules differ", "systemctl disable ufw", "systemctl enable ufw"),
     ]
 
 
@@ -155,21 +155,19 @@ def of_pytorch() -> list[Fault]:
     return [
         of_file(*env, f"{SITE}/torch/version.py", "echo '# longer' >>{path}", "torch", "a file of torch is longer"),
         of_file(*env, f"{SITE}/numpy/version.py", "truncate -s 0 {path}", "numpy", "a file of numpy is empty"),
-        Fault("a file of numpy is gone", *env, "numpy", away.format(**module), back.format(**module)),
-        Fault("numpy is not there any more", *env, "numpy", away.format(**dist_info), back.format(**dist_info)),
+        Fault("numpy file missing", *env, "numpy", away.format(**module), back.format(**module)),
+        Fault("numpy missing", *env, "numpy", away.format(**dist_info), back.format(**dist_info)),
         of_file(*record, written[0], "rm {path}", written[1]),
-        of_file(*record, written[0], 'sed -i \'s/"kernel": "/&x/\' {path}', written[1], "another kernel ran"),
-        of_file(*record, f"{SITE}/torch/version.py", "echo '# longer' >>{path}", written[1], "torch was changed since"),
-        Fault(
-            "the link is gone", *env, "there is no environment yet", f"mv {link} {link}.was", f"mv {link}.was {link}"
-        ),
+        of_file(*record, written[0], 'sed -i \'s/"kernel": "/&x/\' {path}', written[1], "other kernel ran"),
+        of_file(*record, f"{SITE}/torch/version.py", "echo '# longer' >>{path}", written[1], "torch changed later"),
+        Fault("link missing", *env, "there is no environment yet", f"mv {link} {link}.was", f"mv {link}.was {link}"),
     ]
 
 
 def of_people() -> list[Fault]:
     role = ("pytorch", "launch_users")
     linger, folder = f"/var/lib/systemd/linger/{PERSON}", f"/var/lib/muster/users/{PERSON}"
-    # Limits of logins are left out where root itself may not raise them, as on the sandbox's nodes.
+    # Skip login limits that root may not raise, as on sandbox nodes.
     own = [pattern.format(f"$(id -u {PERSON})") for pattern in (files.MANAGER, files.SLICE)]
     begin = f"systemctl start user@$(id -u {PERSON})"
     anew = f"systemctl daemon-reload; systemctl restart user@$(id -u {PERSON})"
@@ -179,11 +177,11 @@ def of_people() -> list[Fault]:
 
     leave, join = f"gpasswd -d {PERSON} muster-launch", f"usermod -aG muster-launch {PERSON}"
     return [
-        Fault("she is not in the group", *role, PERSON, leave, join),
-        Fault("she does not linger", *role, PERSON, f"rm {linger}", f"touch {linger}; {begin}"),
-        Fault("her folder is gone", *role, PERSON, f"mv {folder} {folder}.was", f"mv {folder}.was {folder}"),
+        Fault("not in the group", *role, PERSON, leave, join),
+        Fault("no linger", *role, PERSON, f"rm {linger}", f"touch {linger}; {begin}"),
+        Fault("folder missing", *role, PERSON, f"mv {folder} {folder}.was", f"mv {folder}.was {folder}"),
         *(longer(path) for path in (files.TMPFILES, files.PROFILE)),
-        # What the user manager goes by is newer than it again when it is put back.
+        # After the file is restored, its settings are newer than the user manager again.
         *(replace(one, off=f"{one.off}; {anew}") for one in map(longer, (files.USER_CONF, *own))),
         Fault(
             "torchrun is not linked",

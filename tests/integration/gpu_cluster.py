@@ -1,4 +1,4 @@
-"""Two stand-in GPU nodes (tests/standins) in a sandbox of their own, and what their own tools say of the stack."""
+"""Two simulated GPU nodes (tests/standins) in a separate sandbox, and the output of their own tools."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = ("node1", "node2")
 
 @dataclass(frozen=True)
 class GpuCluster:
-    """The nodes, and the repositories that they take the stack from."""
+    """The nodes, and the repositories that provide the GPU stack."""
 
     nodes: list[Machine]
     served: Served
@@ -46,7 +46,7 @@ def play(
 
 
 def bring_up(folder: Path) -> GpuCluster:
-    """Make the machines, where they are not there already."""
+    """Create the machines that do not exist yet."""
     result = play(folder, "playbooks/sandbox_up.yml")
     assert result.rc == 0, result.stdout
     cluster = look_up(folder)
@@ -57,14 +57,14 @@ def bring_up(folder: Path) -> GpuCluster:
 
 
 def look_up(folder: Path) -> GpuCluster:
-    """Find them as they are."""
+    """Find the existing machines."""
     outsider = find_machine("outsider", SUFFIX)
     served = Served(FOLDER / "standins", outsider.container, outsider.address)
     return GpuCluster([find_machine(name, SUFFIX) for name in NAMES], served, folder)
 
 
 def boot(machine: Machine) -> str:
-    """The id of a machine's boot."""
+    """Return the boot id of a machine."""
     return machine.inside("cat", "/proc/sys/kernel/random/boot_id", check=False).stdout.strip()
 
 
@@ -73,7 +73,7 @@ def loaded(machine: Machine) -> str:
 
 
 def versions(machine: Machine) -> dict[str, str]:
-    """Return the versions of the driver's packages; of one that is not whole, what dpkg says instead."""
+    """Return the versions of the driver packages. A package that is not fully installed has its dpkg status instead."""
     show = "--showformat=${db:Status-Status} ${Package} ${Version}\\n"
     text = machine.inside("dpkg-query", "--show", show, "*nvidia*", "*libnvsdm*", check=False).stdout
     found = {}

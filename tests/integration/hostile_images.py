@@ -1,6 +1,6 @@
 """Container images that attack the node, built from a small copy of a node's system, without PyTorch.
 
-podman reads the health check of an image in a docker-archive only, and annotations in an oci-archive only.
+podman reads the health check of an image only from a docker-archive, and annotations only from an oci-archive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from machines import Machine
 
-# Python and what it needs, and a few commands.
+# Python with its dependencies, and a few commands.
 MAKE = r"""
 set -eu
 root=$(mktemp -d /var/tmp/muster-test-hostile.XXXXXX)
@@ -53,8 +53,9 @@ class Given:
 
 @dataclass(frozen=True)
 class Hostile:
-    """files: on top of the system, by path. config: in the image's configuration. names: in the archive. annotations:
-    with any, the archive is an oci-archive."""
+    """files: added to the system, by path. config: of the image. names: in the archive. annotations: if any are set,
+    the archive is an oci-archive.
+    """
 
     files: Mapping[str, Given] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -63,13 +64,13 @@ class Hostile:
 
 
 def small_system(machine: Machine) -> bytes:
-    """The layer that all of these images have, from a node."""
+    """Return the base layer of all images, copied from a node."""
     argv = ["podman", "exec", machine.container, "sh", "-c", MAKE]
     return subprocess.run(argv, check=True, capture_output=True).stdout
 
 
 def write(path: Path, system: bytes, image: Hostile) -> str:
-    """Write the archive; return the image's id."""
+    """Write the archive and return the image id."""
     layers = [system, _tar(image.files)] if image.files else [system]
     config = _json(
         {

@@ -1,6 +1,6 @@
-"""A container image for launches, as no registry is in reach: a copy of a node's own system and PyTorch environment.
+"""A container image for launches, built without a registry from a node's system and PyTorch environment.
 
-A node of the sandbox lies on an overlay, on which podman makes none of its own: its storage is a stand-in in memory.
+Sandbox nodes run on overlayfs, on which podman cannot create its own. Their image storage is a tmpfs.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 STORAGE = "/var/lib/containers/storage"
 FOUND_OUT = "/run/containers/storage"
-MARK = "/etc/muster-test-image"  # what is in the image alone
+MARK = "/etc/muster-test-image"  # exists only in the image
 CURRENT = "/opt/muster/pytorch/current"
-# What a node has of PyTorch lies where it lay; of the system comes what Python needs, and none of its accounts.
+# The PyTorch environment keeps its path. Of the system, only the files that Python needs are copied, without accounts.
 MAKE = f"""
 set -eu
 root=$(mktemp -d /var/tmp/muster-test-image.XXXXXX)
@@ -41,7 +41,7 @@ podman rmi --all --force >/dev/null
 
 
 def give_podman(machine: Machine) -> None:
-    """Storage in memory. What podman has found out of the storage before it, as that it is of no use, is forgotten."""
+    """Mount image storage in memory, and delete podman's cached decision that the storage is unusable."""
     mount = f"mkdir -p {STORAGE}; mount -t tmpfs -o size=4g tmpfs {STORAGE}; rm -rf {FOUND_OUT}"
     machine.inside("sh", "-ec", f"mountpoint -q {STORAGE} || {{ {mount}; }}")
 
@@ -51,7 +51,7 @@ def take_podman(machine: Machine) -> None:
 
 
 def make_archive(machine: Machine, path: Path) -> None:
-    """Made by one node's podman, which forgets it again."""
+    """Build the archive with the podman of one node, and remove the image there."""
     there = "/var/tmp/muster-test-image.tar"
     machine.inside("sh", "-c", MAKE, "make", there)
     try:
@@ -68,8 +68,11 @@ REGISTRIES = "/etc/containers/registries.conf.d/muster-test.conf"
 
 
 def give_registry(nodes: list[Machine], archive: Path) -> str:
-    """A registry on the first node, without encryption, with the image of the archive; its name there with its digest.
-    Nobody has the image but the registry."""
+    """Start an unencrypted registry on the first node with the image of the archive. Return the image name with its
+    digest.
+
+    Only the registry keeps the image.
+    """
     first = nodes[0]
     place = f"{first.address}:5000"
     for machine in nodes:
@@ -89,7 +92,7 @@ def give_registry(nodes: list[Machine], archive: Path) -> str:
     digest = "podman image inspect --format '{{.Digest}}' " + f"{name}:1"
     try:
         first.inside("sh", "-ec", push, "push", "/var/tmp/muster-test.tar")
-        # The digest is that of what the registry has, which a new pull tells.
+        # The digest is that of the image in the registry, which a new pull reports.
         for machine in nodes:
             machine.inside("podman", "rmi", "--all", "--force")
         first.inside("podman", "pull", "--quiet", f"{name}:1")

@@ -1,4 +1,4 @@
-"""A JupyterLab seen through a tunnel: its pages, and cells that a kernel of it runs."""
+"""Access a JupyterLab through a tunnel: its pages, and cells run in a kernel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def free_port() -> int:
 
 @contextmanager
 def tunnel(command: Sequence[str], port: int) -> Iterator[None]:
-    """The printed line of ssh, as long as the block lasts."""
+    """Run the ssh command that Muster printed for the duration of the block."""
 
     def open_there() -> bool:
         with socket.socket() as tried:
@@ -49,13 +49,13 @@ def tunnel(command: Sequence[str], port: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Jupyter:
-    """One behind a port of this machine. token: empty for somebody who has none."""
+    """A JupyterLab behind a local port. token: empty for a user without one."""
 
     port: int
     token: str = ""
 
     def ask(self, path: str, method: str = "GET", body: Any = None) -> tuple[int, str]:
-        """Return the code and the text, or where a page that refuses leads to."""
+        """Return the status code and the text, or the target of a redirect."""
         head = {"Authorization": f"token {self.token}"} if self.token else {}
         connection = HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
         try:
@@ -66,14 +66,14 @@ class Jupyter:
         finally:
             connection.close()
 
-    def said(self, path: str, method: str = "GET", body: Any = None) -> Any:
+    def request_json(self, path: str, method: str = "GET", body: Any = None) -> Any:
         code, text = self.ask(path, method, body)
         assert code in (200, 201), (code, text)
         return json.loads(text)
 
     @contextmanager
     def kernel(self, name: str = "python3") -> Iterator[Kernel]:
-        kernel = self.said("/api/kernels", "POST", {"name": name})["id"]
+        kernel = self.request_json("/api/kernels", "POST", {"name": name})["id"]
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS) as talk:
                 yield Kernel(self, kernel, Frames(talk, f"/api/kernels/{kernel}/channels", self.token))
@@ -88,27 +88,27 @@ class Kernel:
     frames: Frames
 
     def run(self, code: str) -> str:
-        """Run a cell; return what it printed, or its exception."""
+        """Run a cell. Return its output or its exception."""
         asked = uuid.uuid4().hex
         header = {"msg_id": asked, "username": "", "session": asked, "msg_type": "execute_request", "version": "5.3"}
         content = {"code": code, "silent": False, "store_history": False, "allow_stdin": False}
         message = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
         self.frames.send(json.dumps(message).encode())
-        said = ""
+        request_json = ""
         while True:
             answer = json.loads(self.frames.receive())
             if answer["parent_header"].get("msg_id") != asked:
                 continue
             if answer["msg_type"] == "stream":
-                said += answer["content"]["text"]
+                request_json += answer["content"]["text"]
             elif answer["msg_type"] == "error":
-                said += "\n".join(answer["content"]["traceback"])
+                request_json += "\n".join(answer["content"]["traceback"])
             elif answer["msg_type"] == "status" and answer["content"]["execution_state"] == "idle":
-                return said
+                return request_json
 
 
 class Frames:
-    """The least of a websocket (RFC 6455): whole messages of text."""
+    """A minimal websocket client (RFC 6455) for whole text messages."""
 
     def __init__(self, talk: socket.socket, path: str, token: str) -> None:
         self.stream = talk.makefile("rwb")
@@ -133,7 +133,7 @@ class Frames:
         self.stream.flush()
 
     def receive(self) -> str:
-        """The next message of text. Whoever does not answer pings is cut off after a while."""
+        """Return the next text message. The server drops clients that do not answer pings."""
         while True:
             first, second = self.stream.read(2)
             size = second & 0x7F

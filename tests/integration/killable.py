@@ -1,4 +1,4 @@
-"""Runs of ansible-playbook that can be killed to the last process, and logins that are tried all the while."""
+"""Runs of ansible-playbook that can be killed completely, with logins tried in parallel."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from machines import Machine
 
-# Two nodes and the outsider, whatever stands in hosts_more.yml beside it.
+# Two nodes and the outsider, regardless of hosts_more.yml next to the file.
 HOSTS = SANDBOXES / "hosts.yml"
 MARK = "MUSTER_TEST_RUN"
 
 
 class Run:
-    """One ansible-playbook, in a session of its own. Runs with the same folder share connections, as a user's do."""
+    """One ansible-playbook in its own session. Runs with the same folder share SSH connections, as a user's runs do."""
 
     def __init__(self, folder: Path, *arguments: str, inventory: Path = HOSTS) -> None:
         self.connections = folder / "cp"
@@ -54,7 +54,7 @@ class Run:
             )
 
     def end(self) -> Run:
-        """Wait for its own end."""
+        """Wait until the run ends by itself."""
         self.process.wait(timeout=600)
         self.seconds = time.monotonic() - self.begun
         return self
@@ -67,7 +67,7 @@ class Run:
         return True
 
     def kill(self) -> None:
-        """Kill whatever belongs to it, as the loss of the controller would: workers, ssh and its shared connections."""
+        """Kill all processes of the run, as when the controller is lost: workers, ssh and its shared connections."""
         self.seconds = time.monotonic() - self.begun
         while pids := self.pids():
             for pid in pids:
@@ -79,7 +79,7 @@ class Run:
         self.process.wait(timeout=10)
 
     def pids(self) -> list[int]:
-        """Return its processes: by a variable of their environment, a shared connection by the path it shows."""
+        """Return the pids of the run: by environment variable, and shared connections by path."""
         return [pid for pid in all_pids() if self.has(pid)]
 
     def has(self, pid: int) -> bool:
@@ -96,7 +96,7 @@ class Run:
 
     @property
     def task(self) -> str:
-        """The task that it was at when it ended."""
+        """Return the task during which the run ended."""
         begun = re.findall(r"^(?:TASK|PLAY) \[(.*)\] \**$", self.shown, re.MULTILINE)
         return str(begun[-1]) if begun else "before the first task"
 
@@ -106,23 +106,23 @@ class Run:
 
 
 def moments(count: int, seconds: float) -> list[float]:
-    """Seconds after the start of a run of this length: one at random in each of so many parts, always the same."""
+    """Return one fixed pseudo-random time in each of `count` equal parts of a run of this length."""
     chance = random.Random(count)
     return [(number + chance.random()) / count * seconds for number in range(count)]
 
 
 def command(pid: int) -> str:
-    """Return the command line of a process; nothing for one that is dead and not yet buried."""
+    """Return the command line of a process. Return "" for a zombie."""
     return read_proc(pid, "cmdline").replace("\0", " ")
 
 
 @dataclass
 class Logins:
-    """How logins went that were tried again and again."""
+    """Results of repeated logins."""
 
     good: int = 0
     slowest: float = 0.0
-    # Refused while sshd read its settings anew, which takes it a tenth of a second, and let in at the next attempt.
+    # Refused during a reload of sshd (0.1 s) and accepted at the next attempt.
     refused: int = 0
     failed: list[str] = field(default_factory=list)
 
@@ -141,14 +141,14 @@ class Logins:
 
 
 def reloads(machine: Machine, at: float) -> bool:
-    """Whether sshd reads its settings anew at this time: it closes its port first, and opens it again last."""
+    """Return whether sshd reloads at this time. It closes its port first and opens it again last."""
     journal = ["journalctl", "--quiet", "--unit=ssh", f"--since=@{int(at) - 1}", f"--until=@{int(at) + 2}"]
     return "Received SIGHUP" in machine.inside(*journal, check=False).stdout
 
 
 @contextmanager
 def logins(machines: Sequence[Machine]) -> Iterator[Logins]:
-    """Log in on the machines twice a second, each time by a new connection."""
+    """Log in on the machines twice a second, each time with a new connection."""
     found, stop = Logins(), threading.Event()
     threads = [threading.Thread(target=found.keep_on, args=(machine, stop)) for machine in machines]
     for thread in threads:

@@ -1,4 +1,4 @@
-"""An inventory of a user's own, made of machines of the sandbox: what inventory/lab becomes when it is filled in."""
+"""A user inventory of sandbox machines: inventory/lab, filled in."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SANDBOX_KNOWS = SANDBOX / "known_hosts"
 
 
 def make_lab(folder: Path, nodes: dict[str, dict[str, Any]], **variables: Any) -> Path:
-    """A folder with an inventory of these nodes, which learns host keys as inventory/lab does."""
+    """Write an inventory of these nodes that learns host keys like inventory/lab."""
     (folder / "group_vars").mkdir(parents=True)
     shutil.copy(ROOT / "inventory/lab/group_vars/gpu_nodes.yml", folder / "group_vars/gpu_nodes.yml")
     common = {
         "cluster_name": "lab",
         "ansible_user": "admin",
         "ansible_ssh_private_key_file": str(KEY),
-        # No connection of another run stands in for one of this inventory's.
+        # Share no connection with other runs.
         "ansible_control_path": "none",
         **variables,
     }
@@ -35,5 +35,5 @@ def make_lab(folder: Path, nodes: dict[str, dict[str, Any]], **variables: Any) -
 
 
 def at(*machines: Machine, **variables: Any) -> dict[str, dict[str, Any]]:
-    """Nodes for make_lab, at the addresses of these machines."""
+    """Return nodes for make_lab with the addresses of these machines."""
     return {machine.name: {"ansible_host": machine.address, **variables} for machine in machines}

@@ -1,4 +1,4 @@
-"""Accounts that launch for themselves, made by hand: what the role launch_users does, for tests of launches alone."""
+"""Accounts for user launches, created without the role launch_users."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 GROUP = "muster-launch"
 USERS = "/var/lib/muster/users"
 SEATS = "/run/muster/reservations"
-# On a node without GPUs. Each step may have been done before.
+# On a node without GPUs. Every step is idempotent.
 MAKE = f"""
 set -eu
 getent group {GROUP} >/dev/null || groupadd --system {GROUP}
@@ -31,7 +31,7 @@ loginctl enable-linger $1
 uid=$(id -u $1)
 until test -S /run/user/$uid/systemd/private; do sleep 0.1; done
 """
-# Whoever is in the group here was made above.
+# All members of the group were created by MAKE.
 FORGET = f"""
 for name in $(getent group {GROUP} | cut -d: -f4 | tr , ' '); do
     loginctl disable-linger $name
@@ -50,12 +50,12 @@ true
 
 
 def forget_launch_users(machine: Machine) -> None:
-    """Whom tests that came before have made; each test that needs one makes it anew."""
+    """Remove the launch users of earlier tests. Each test creates its own."""
     machine.inside("bash", "-c", FORGET, "forget")
 
 
 def make_launch_user(name: str, machines: Iterable[Machine]) -> None:
-    """Make an account on each of them that the sandbox's key opens, with all that its own launches need."""
+    """Create an account for user launches on each machine, which accepts the sandbox's key."""
     key = (SANDBOX / "id_ed25519.pub").read_text().strip()
     for machine in machines:
         machine.inside("bash", "-c", MAKE, "make", name, key)

@@ -1,4 +1,4 @@
-"""Plays on the sandbox, and looks at its machines from outside."""
+"""Run playbooks on the sandbox and inspect its machines from outside."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NODES = ("node1", "node2", "node3")
 
 @dataclass(frozen=True)
 class Result:
-    """How a play ended."""
+    """The result of a playbook run."""
 
     rc: int
     stdout: str = field(repr=False)
@@ -29,7 +29,7 @@ class Result:
 
     @property
     def changed(self) -> list[str]:
-        """Return what was changed, as "host: task"."""
+        """Return the changed tasks as "host: task"."""
         return [
             f"{event['event_data']['host']}: {event['event_data']['task']}"
             for event in self.events
@@ -37,12 +37,12 @@ class Result:
         ]
 
     def changing_roles(self, name: str) -> set[str]:
-        """Return the roles that changed something on this node, or would."""
+        """Return the roles that changed something on this node, or would change it in check mode."""
         events = [event["event_data"] for event in self.events if event["event"] == "runner_on_ok"]
         return {data["role"] for data in events if data["host"] == name and data["res"].get("changed")}
 
     def results(self, task: str) -> dict[str, dict[str, Any]]:
-        """Return what the task of that name returned on each host."""
+        """Return the result of this task on each host."""
         return {
             event["event_data"]["host"]: event["event_data"]["res"]
             for event in self.events
@@ -51,7 +51,7 @@ class Result:
 
 
 class Play(Protocol):
-    """Runs a playbook to its end."""
+    """Run a playbook to its end."""
 
     def __call__(
         self,
@@ -68,16 +68,14 @@ class Play(Protocol):
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine of the sandbox."""
-
     name: str
     container: str
     address: str
-    # Where its sandbox keeps the key to it.
+    # The sandbox folder with the key to this machine.
     folder: Path = SANDBOX
 
     def inside(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a command in the container as root, past ssh and firewall."""
+        """Run a command in the container as root, without SSH and firewall."""
         argv = ["podman", "exec", self.container, *command]
         done = subprocess.run(argv, check=False, capture_output=True, text=True)
         if check and done.returncode:
@@ -85,7 +83,7 @@ class Machine:
         return done
 
     def ssh(self, command: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a shell command as the controller would: over ssh, as the administrator."""
+        """Run a shell command over SSH as the administrator, like the controller."""
         options = ["BatchMode=yes", "ConnectTimeout=5", "IdentitiesOnly=yes"]
         options.append(f"UserKnownHostsFile={self.folder}/known_hosts")
         argv = ["ssh", "-i", str(self.folder / "id_ed25519"), *(f"-o{option}" for option in options)]
@@ -96,20 +94,20 @@ class Machine:
         return self.ssh("true", check=False).returncode == 0
 
     def restart_sshd(self) -> None:
-        """Have sshd read its files anew: its port is open again when this returns, which a reload does not wait for."""
+        """Restart sshd. Its port is open on return, unlike after a reload."""
         self.inside("systemctl", "restart", "ssh")
 
     def podman_copy(self, source: Path, path: str) -> None:
-        """Bring a file of this machine into the container."""
+        """Copy a local file into the container."""
         subprocess.run(["podman", "cp", str(source), f"{self.container}:{path}"], check=True, capture_output=True)
 
     def podman(self, verb: str, *arguments: str) -> None:
-        """Do something to the container itself, such as stop, start, pause or unpause."""
+        """Run a podman verb such as stop, start, pause or unpause on the container."""
         subprocess.run(["podman", verb, *arguments, self.container], check=True, capture_output=True)
 
 
 def never() -> bool:
-    """Whether a run is to end: without an answer ansible-runner would take Ctrl-C and SIGTERM away from pytest."""
+    """Never cancel. Without a cancel callback, ansible-runner takes Ctrl-C and SIGTERM away from pytest."""
     return False
 
 
@@ -131,7 +129,7 @@ def run_playbook(folder: Path, playbook: str, **requested: Any) -> Result:
 
 
 def list_nodes() -> None:
-    """List the nodes beyond the second one, as script/demo --nodes does; more that are there already stay."""
+    """List the nodes after the second one, as script/demo --nodes does. Keep existing ones."""
     for name in ("hosts.yml", "group_vars"):
         if not (INVENTORY / name).exists():
             INVENTORY.mkdir(parents=True, exist_ok=True)
@@ -145,7 +143,7 @@ def list_nodes() -> None:
 
 
 def find_machine(name: str, suffix: str = "") -> Machine:
-    """Look up a machine by its name in the inventory; with a suffix, in a second sandbox."""
+    """Find a machine by its inventory name. suffix: of a second sandbox."""
     container = f"{NAME}{suffix}-{name}"
     template = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
     argv = ["podman", "inspect", "--format", template, container]
@@ -154,7 +152,7 @@ def find_machine(name: str, suffix: str = "") -> Machine:
 
 
 def make_bare(folder: Path, name: str) -> Machine:
-    """Replace a machine of the sandbox with a new one."""
+    """Replace a sandbox machine with a new one."""
     find_machine(name).podman("rm", "--force", "--time=0")
     result = run_playbook(folder, "playbooks/sandbox_up.yml")
     assert result.rc == 0, result.stdout

@@ -1,6 +1,6 @@
-"""Faults of a network between nodes, put in for real and taken out again, each with a look that it is on.
+"""Real network faults between nodes, each with a proof that it is in effect, and their removal.
 
-Rules of the packet filter go into a table of their own: what the role firewall and others keep is not touched.
+Packet filter rules go into a separate table. The rules of the role firewall and of others stay unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TABLE = "muster_fault"
 PORT = 29500
 EPHEMERAL = 40001
-# A Python whose clock goes wrong: the machines of the sandbox share one clock, which is this machine's own.
+# A Python with a wrong clock. The sandbox machines share the clock of the test machine.
 CLOCK = "/usr/local/bin/muster-test-python"
 WRONG_CLOCK = """\
 #!/usr/bin/python3 -I
@@ -34,7 +34,7 @@ code = sys.argv[sys.argv.index("-c") + 1]
 sys.argv = ["-c", *sys.argv[sys.argv.index("-c") + 2 :]]
 exec(code, {{"__name__": "__main__"}})
 """
-# A Python that holds its answer back, as long as the gate is there, once it has probed.
+# A Python that holds back its answer after the probe, as long as the gate exists.
 HELD_PYTHON = "/usr/local/bin/muster-test-held-python"
 GATE = "/run/muster-test-gate"
 HELD_ANSWER = f"""\
@@ -50,7 +50,7 @@ echo "$answer"
 
 @contextmanager
 def rules(machine: Machine, *wanted: str) -> Iterator[None]:
-    """Rules for what comes in, each of which must have met a packet by the end."""
+    """Add rules for incoming packets. Each rule must have matched a packet by the end."""
     lines = [f"add table inet {TABLE}"]
     lines.append(f"add chain inet {TABLE} in {{ type filter hook input priority -10; }}")
     lines += [f"add rule inet {TABLE} in {rule}" for rule in wanted]
@@ -59,7 +59,7 @@ def rules(machine: Machine, *wanted: str) -> Iterator[None]:
         yield
         hits = [packets(rule) for rule in listed(machine)]
         assert len(hits) == len(wanted)
-        assert all(hits), f"no packet has met some rule on {machine.name}: {hits}"
+        assert all(hits), f"a rule matched no packet on {machine.name}: {hits}"
     finally:
         machine.inside("nft", f"delete table inet {TABLE}")
 
@@ -75,7 +75,7 @@ def packets(rule: dict[str, list[dict[str, dict[str, int]]]]) -> int:
 
 @contextmanager
 def shut(machine: Machine, caller: Machine, port: int, match: str, verdict: str, *, refused: bool) -> Iterator[None]:
-    """A port that is shut to a caller, as a scan of a real listener there shows; others still come through."""
+    """Block a port for one caller, verified by a scan of a real listener. Other callers still connect."""
     with rules(machine, f"tcp dport {match} counter {verdict}"):
         with listeners(machine, [port]):
             seen = scan(caller, machine.address, port)
@@ -87,7 +87,7 @@ def shut(machine: Machine, caller: Machine, port: int, match: str, verdict: str,
 
 @contextmanager
 def one_way(machine: Machine, caller: Machine) -> Iterator[None]:
-    """Nothing that this caller begins comes in; what the machine itself begins does."""
+    """Drop connections that the caller opens. Connections that the machine opens work."""
     with rules(machine, f"ip saddr {caller.address} ct state new counter drop"):
         with listeners(machine, [PORT]), listeners(caller, [PORT]):
             assert scan(caller, machine.address, PORT).open == []
@@ -97,7 +97,7 @@ def one_way(machine: Machine, caller: Machine) -> Iterator[None]:
 
 @contextmanager
 def black_hole(machine: Machine, callers: list[Machine], largest: int) -> Iterator[None]:
-    """Larger packets from these vanish, and nobody says so."""
+    """Drop larger packets from these callers without an ICMP message."""
     addresses = ", ".join(caller.address for caller in callers)
     with rules(machine, f"ip saddr {{ {addresses} }} meta length > {largest} counter drop"):
         for size, arrives in ((largest, True), (largest + 1, False)):
@@ -106,14 +106,14 @@ def black_hole(machine: Machine, callers: list[Machine], largest: int) -> Iterat
 
 
 def echoes(caller: Machine, machine: Machine, size: int) -> bool:
-    """Whether one packet of this size, headers and all, comes back."""
+    """Return whether a packet of this total size is answered."""
     ping = ["ping", "-c", "1", "-W", "1", "-M", "do", "-s", str(size - 28), machine.address]
     return caller.inside(*ping, check=False).returncode == 0
 
 
 @contextmanager
 def loss(machine: Machine, callers: list[Machine], every: int) -> Iterator[None]:
-    """Of the packets from each of these one in so many is lost: not by chance, so that no call can be spared."""
+    """Drop every n-th packet of each caller. The loss is deterministic, so that every run is affected."""
     with rules(machine, *(f"ip saddr {caller.address} numgen inc mod {every} 0 counter drop" for caller in callers)):
         flood = ["ping", "-q", "-c", "400", "-i", "0.002", "-W", "1", machine.address]
         received = callers[0].inside(*flood, check=False).stdout.split(" received")[0].rpartition(" ")[2]
@@ -123,7 +123,7 @@ def loss(machine: Machine, callers: list[Machine], every: int) -> Iterator[None]
 
 @contextmanager
 def slow(machine: Machine, rate: str) -> Iterator[None]:
-    """What goes out is held back."""
+    """Limit the outgoing rate."""
     wanted = ["root", "tbf", "rate", rate, "burst", "64kb", "latency", "50ms"]
     machine.inside("tc", "qdisc", "add", "dev", "eth0", *wanted)
     try:
@@ -137,7 +137,7 @@ def slow(machine: Machine, rate: str) -> Iterator[None]:
 
 @contextmanager
 def hosts_line(machine: Machine, name: str, address: str, *, beside: bool = False) -> Iterator[None]:
-    """The machine's /etc/hosts says something else of this name, before all other lines or beside what they say."""
+    """Add an /etc/hosts line for this name: instead of the existing lines, or beside them."""
     before = machine.inside("cat", "/etc/hosts").stdout
     gone = "" if beside else name
     others = "".join(
@@ -156,7 +156,7 @@ def hosts_line(machine: Machine, name: str, address: str, *, beside: bool = Fals
 
 @contextmanager
 def dead_name_server(machine: Machine, silent: str) -> Iterator[None]:
-    """The machine's only name server is an address of this machine that takes packets and never answers."""
+    """Set as the only name server an address of this machine that receives packets and never answers."""
     before = machine.inside("cat", "/etc/resolv.conf").stdout
     machine.inside("ip", "address", "add", f"{silent}/32", "dev", "lo")
     with rules(machine, f"ip daddr {silent} udp dport 53 counter drop"):
@@ -164,7 +164,7 @@ def dead_name_server(machine: Machine, silent: str) -> Iterator[None]:
         try:
             began = time.monotonic()
             machine.inside("getent", "hosts", "203.0.113.9", check=False)
-            assert time.monotonic() - began > 3, "it waits for the name server"
+            assert time.monotonic() - began > 3, "the resolver did not wait for the name server"
             yield
         finally:
             write(machine, "/etc/resolv.conf", before)
@@ -172,8 +172,8 @@ def dead_name_server(machine: Machine, silent: str) -> Iterator[None]:
 
 
 @contextmanager
-def led_astray(machine: Machine, peer: Machine) -> Iterator[None]:
-    """What is for the peer leaves by an interface behind which there is nobody."""
+def wrong_route(machine: Machine, peer: Machine) -> Iterator[None]:
+    """Route packets for the peer to an interface without a peer."""
     machine.inside("ip", "link", "add", "astray0", "type", "veth", "peer", "name", "astray1")
     try:
         for name in ("astray0", "astray1"):
@@ -188,7 +188,7 @@ def led_astray(machine: Machine, peer: Machine) -> Iterator[None]:
 
 @contextmanager
 def held_answers(machines: list[Machine]) -> Iterator[str]:
-    """A Python for these machines that calls all others for a probe, and keeps the answer to itself: its path."""
+    """Yield the path of a Python that probes all peers and holds back the answer."""
     try:
         for machine in machines:
             write(machine, HELD_PYTHON, HELD_ANSWER)
@@ -200,7 +200,7 @@ def held_answers(machines: list[Machine]) -> Iterator[str]:
 
 
 def has_called(machine: Machine) -> bool:
-    """Whether the machine has called all others, and holds its answer back."""
+    """Return whether the machine has probed all peers and holds back its answer."""
     return machine.inside("cat", GATE).stdout == "called\n"
 
 
@@ -212,7 +212,7 @@ def write(machine: Machine, path: str, text: str) -> None:
 
 @contextmanager
 def addresses(owners: dict[str, list[Machine]]) -> Iterator[None]:
-    """Further addresses on the machines' interfaces; one may be on several."""
+    """Add addresses to the machines' interfaces. Several machines may get the same address."""
     given = [(address, machine) for address, machines in owners.items() for machine in machines]
     try:
         for address, machine in given:
@@ -227,7 +227,7 @@ def addresses(owners: dict[str, list[Machine]]) -> Iterator[None]:
 
 @contextmanager
 def wrong_clock(machine: Machine, seconds: float) -> Iterator[str]:
-    """A Python for this machine whose clock is ahead: its path."""
+    """Yield the path of a Python whose clock is ahead."""
     write(machine, CLOCK, WRONG_CLOCK.format(seconds=seconds))
     try:
         machine.inside("chmod", "755", CLOCK)
@@ -240,7 +240,7 @@ def wrong_clock(machine: Machine, seconds: float) -> Iterator[str]:
 
 
 def nothing_left(machines: list[Machine]) -> None:
-    """No process of a probe is left, and nothing on the master port."""
+    """Check that no probe process is left and that the master port is free."""
 
     def gone() -> bool:
         return not any(

@@ -1,4 +1,4 @@
-"""A machine's ports as the outsider or a peer sees them, with real listeners behind them."""
+"""The ports of a machine as seen by the outsider or a peer, with real listeners."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LISTENER = "muster-test-listener"
 
 @dataclass(frozen=True)
 class Scan:
-    """How the ports answered that were tried. What is neither open nor refused was dropped on the way."""
+    """Result of a port scan. Ports that are neither open nor refused were dropped."""
 
     open: list[int]
     refused: int
@@ -41,7 +41,7 @@ def scan(origin: Machine, address: str, *ports: int | str) -> Scan:
 
 @contextmanager
 def listeners(machine: Machine, ports: list[int]) -> Iterator[None]:
-    """Something listens on these ports: one that is closed is then closed by the firewall, and not merely unused."""
+    """Listen on these ports, so that a closed port proves a firewall rule."""
     program = (PAYLOADS / "listen.py").read_text()
     unit = ["systemd-run", "--quiet", "--collect", f"--unit={LISTENER}", "python3", "-c", program]
     machine.inside(*unit, *map(str, ports))
@@ -54,7 +54,7 @@ def listeners(machine: Machine, ports: list[int]) -> Iterator[None]:
 
 @contextmanager
 def conversation(caller: Machine, machine: Machine, port: int) -> Iterator[Callable[[str], str]]:
-    """One connection between two machines that stays open: what is said over it comes back, or nothing does."""
+    """Keep a connection between two machines open. Its echo server returns each line."""
     program = (PAYLOADS / "echo.py").read_text()
     unit = ["systemd-run", "--quiet", "--collect", f"--unit={LISTENER}-echo", "python3", "-c", program]
     machine.inside(*unit, "serve", str(port))
@@ -78,7 +78,7 @@ def conversation(caller: Machine, machine: Machine, port: int) -> Iterator[Calla
 
 
 def link_local(machine: Machine) -> str:
-    """Return the IPv6 address that a machine has unasked, as its neighbours write it; empty when IPv6 is off."""
+    """Return the IPv6 link-local address of a machine with its zone. Return "" if IPv6 is off."""
     shown = json.loads(machine.inside("ip", "-json", "-6", "address", "show", "dev", "eth0", "scope", "link").stdout)
     addresses = [info["local"] for interface in shown for info in interface.get("addr_info", [])]
     return f"{addresses[0]}%eth0" if addresses else ""

@@ -1,4 +1,4 @@
-"""Where things are, for everything that drives the sandbox."""
+"""Paths for all tests that use the sandbox."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ ROOT = Path(__file__).parents[2]
 SANDBOXES = ROOT / "inventory/sandbox"
 NAME = os.environ.get("MUSTER_SANDBOX", "muster")
 SANDBOX = ROOT / ".sandbox" / NAME
-# Each has a list of its own of the nodes beyond the second one: tests of several go on beside each other.
+# Each sandbox lists its nodes after the second one separately, so that tests of several sandboxes can run in parallel.
 INVENTORY = SANDBOX / "inventory"
-# What is kept of it on this machine, as a cluster.
+# The artifacts of the sandbox cluster on this machine.
 ARTIFACTS = ROOT / "artifacts" / ("sandbox" if NAME == "muster" else NAME)
 BIN = Path(sys.executable).parent
 ENVIRONMENT = {
     "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-    # Unless that is asked for, ansible-runner does not check host keys, whatever ansible.cfg says.
+    # Without this, ansible-runner disables host key checking, regardless of ansible.cfg.
     "ANSIBLE_HOST_KEY_CHECKING": "True",
-    # It also takes its own folder of callbacks instead of that of ansible.cfg.
+    # ansible-runner also replaces the callback folder of ansible.cfg.
     "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "plugins/callback"),
     "PATH": f"{BIN}:{os.environ['PATH']}",
 }

@@ -1,4 +1,4 @@
-"""People with a plain login on the nodes: accounts without sudo, their keys, and a checkout of their own."""
+"""Users with a plain login on the nodes: accounts without sudo, with their keys and own checkouts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody with an account of this name and uid on the nodes, and a key on this machine."""
+    """A user with an account of this name and uid on the nodes, and a key on this machine."""
 
     name: str
     uid: int
@@ -34,11 +34,11 @@ class Person:
 
     @property
     def checkout(self) -> Path:
-        """A Muster of their own; another than the one whose playbooks made the nodes."""
+        """Return the user's own Muster checkout, separate from the one that prepared the nodes."""
         return self.folder / "muster"
 
     def ssh(self, machine: Machine, command: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a shell command as this person, over ssh."""
+        """Run a shell command over SSH as this user."""
         options = ["BatchMode=yes", "ConnectTimeout=5", "IdentitiesOnly=yes", "ControlPath=none"]
         options.append(f"UserKnownHostsFile={machine.folder}/known_hosts")
         argv = ["ssh", "-F", "none", "-i", str(self.key), *(f"-o{option}" for option in options)]
@@ -46,11 +46,11 @@ class Person:
         return subprocess.run(argv, check=check, capture_output=True, text=True)
 
     def command(self, *words: str) -> list[str]:
-        """A command of Ansible's as this person types it in the checkout, with the options that README names."""
+        """Return an Ansible command in the checkout with the options that README names."""
         program = str(BIN / words[0])
         return [program, *words[1:], "-u", self.name, "--private-key", str(self.key)]
 
-    def types(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self.command(*words),
             cwd=self.checkout,
@@ -64,14 +64,14 @@ class Person:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Nothing of this repository's, nor of the administrator's sandbox."""
+        """Return an environment without variables of this repository or of the administrator's sandbox."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "MUSTER_"))}
-        # By HOME, the connections that its commands share are this person's own, too.
+        # HOME also separates the shared SSH connections of this user.
         return {**kept, "PATH": ENVIRONMENT["PATH"], "HOME": str(self.folder)}
 
 
 def make_person(folder: Path, name: str, uid: int, machines: Sequence[Machine]) -> Person:
-    """The account on these machines, with the key of a person on this one."""
+    """Create the account on these machines with a key from this machine."""
     folder.mkdir(parents=True)
     person = Person(name, uid, folder)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(person.key)], check=True)
@@ -86,13 +86,13 @@ def make_person(folder: Path, name: str, uid: int, machines: Sequence[Machine]) 
 
 
 def remove_person(machine: Machine, name: str) -> None:
-    """The account with all that runs and lies there of it."""
+    """Remove the account with its processes and files."""
     gone = f"id {name} >/dev/null 2>&1 || exit 0; loginctl disable-linger {name}; loginctl terminate-user {name}"
     machine.inside("sh", "-c", f"{gone}; userdel --force --remove {name}; rm -rf /var/lib/muster/users/{name}")
 
 
 def check_out(person: Person) -> None:
-    """What is tracked here and what is new, as somebody else has it: without .venv, .sandbox, artifacts."""
+    """Copy tracked and new files as a separate checkout, without .venv, .sandbox and artifacts."""
     argv = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     for name in filter(None, listed.split("\0")):
@@ -104,9 +104,9 @@ def check_out(person: Person) -> None:
 
 @contextmanager
 def people(machines: Sequence[Machine], **uids: int) -> Iterator[list[Person]]:
-    """People with accounts on these machines, which end with the block.
+    """Yield users with accounts on these machines, and remove the accounts afterwards.
 
-    Their folders have short names: the socket of a shared connection lies in there, and may have 107 characters.
+    Their folders have short names, because the path of a shared connection's socket may have at most 107 characters.
     """
     with tempfile.TemporaryDirectory(prefix="people-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         made = [make_person(Path(folder) / name, name, uid, machines) for name, uid in uids.items()]

@@ -1,7 +1,7 @@
-"""A machine as a GPU is lent on, without the GPU: Ubuntu 24.04, root, no systemd as PID 1, no network, PyTorch present.
+"""A machine like a lent GPU machine, without the GPU: Ubuntu 24.04, root, no systemd, no network, with PyTorch.
 
-Its file system is bootstrapped once and kept in .sandbox/two_nodes. It runs in mount, network, host name and PID
-namespaces of its own, over a throw-away overlay: what a run leaves behind is seen there, and is gone with it.
+Its file system is bootstrapped once and cached in .sandbox/two_nodes. It runs in its own mount, network, UTS and PID
+namespaces over a temporary overlay. Files that a run leaves behind are visible there until it ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TORCH = ("torch==2.13.0", "numpy")
 ENVIRONMENT = "opt/torch/.venv"
 NAME = "device"
 PATH = f"/{ENVIRONMENT}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# The repository is at /repo, as a copy that may be written in; $OUT is /out.
+# /repo is a writable copy of the repository; $OUT is /out.
 START = """
 set -e
 mount -t tmpfs tmpfs "$1"
@@ -35,7 +35,7 @@ mount -t overlay -o lowerdir="$2",upperdir="$1"/upper,workdir="$1"/work device "
 cd "$1"/root
 mount -t proc proc proc
 mount -t sysfs sysfs sys
-groups=/sys/fs/cgroup # bound, since a new mount changes the options of cgroup v2 for all
+groups=/sys/fs/cgroup # bind mount, because a new mount changes the cgroup v2 options globally
 [ "$5" != v2 ] || groups=$(awk '$3 == "cgroup2" {print $2; exit}' /proc/mounts)
 mount --rbind "$groups" sys/fs/cgroup
 mount --rbind /dev dev
@@ -50,14 +50,14 @@ cd /
 hostname device
 exec python3 -S -c '
 import signal
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever is left to PID 1 is not waited for
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # reap orphans
 print("started", flush=True)
 signal.pause()'
 """
 
 
 class Device(NamedTuple):
-    """holder: the PID of its first process."""
+    """holder: PID of the machine's first process."""
 
     holder: int
 
@@ -78,7 +78,7 @@ def recipe() -> str:
 
 
 def make_root() -> Path:
-    """Return the folder of its file system, which is made where it is missing or was made another way."""
+    """Return the root folder. Build it if it is missing or was built from another recipe."""
     root, stamp = FOLDER / "root", FOLDER / "recipe"
     if stamp.is_file() and stamp.read_text() == recipe():
         return root
@@ -95,7 +95,7 @@ def make_root() -> Path:
 
 
 def install_torch(root: Path) -> None:
-    """Give it PyTorch in an environment, of a copy of the Python that runs these tests."""
+    """Install PyTorch in an environment with a copy of the Python that runs these tests."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     own = root / "opt/python"
     (own / "bin").mkdir(parents=True)
@@ -120,10 +120,10 @@ def install_torch(root: Path) -> None:
 
 @contextmanager
 def device(out: Path, *, v2_alone: bool = False) -> Iterator[Device]:
-    """Run the machine as long as it is needed. out: what its $OUT is. v2_alone: without control groups of v1."""
+    """Run the machine for the duration of the block. out: becomes $OUT. v2_alone: without cgroup v1."""
     work = FOLDER / "mounted"
     work.mkdir(exist_ok=True)
-    # It ends with these tests, however they end.
+    # The machine ends with the test process, even if that is killed.
     namespaces = [
         "setpriv",
         "--pdeathsig=KILL",

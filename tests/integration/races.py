@@ -1,4 +1,4 @@
-"""What came of tests that were repeated: a table with one row for each."""
+"""A table of the results of repeated tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TURN = re.compile(r"-?turn\d+")
 
 
 def table(stats: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """Yield the lines of a table in Markdown. stats: pytest's reports by how each ended."""
+    """Yield the lines of a Markdown table. stats: pytest's reports by outcome."""
     seconds: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     failed: set[str] = set()
     for outcome in ("passed", "failed", "error", ""):
@@ -29,5 +29,5 @@ def table(stats: Mapping[str, Sequence[Any]]) -> Iterator[str]:
 
 
 def name_of(nodeid: str) -> str:
-    """Return the name of a test without its file's folder and the number of its repetition."""
+    """Return the test name without the folder and the repetition number."""
     return TURN.sub("", nodeid.rpartition("/")[2]).replace("[]", "")

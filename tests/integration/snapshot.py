@@ -1,7 +1,7 @@
-"""What a machine is like: its files, packages, units, firewall and network settings, read past ssh and Ansible.
+"""Snapshots of a machine's files, packages, units, firewall and network settings, taken without SSH and Ansible.
 
-snapshot.py keep FOLDER MACHINE...      keeps what the machines are like
-snapshot.py compare FOLDER MACHINE...   says what differs from that, and ends with 1 when anything does
+snapshot.py keep FOLDER MACHINE...      writes a snapshot of each machine
+snapshot.py compare FOLDER MACHINE...   prints the differences and exits with 1 if there are any
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from machines import Machine
 
 FOLDERS = ("etc", "home", "root", "usr/local", "srv", "var/lib/muster", "var/spool/cron")
-# Ansible's own folder on whatever it visits is no part of the machine's state.
+# Ansible's own folder is not part of the machine's state.
 PASSING = "/.ansible"
 LOOKS = {
     "packages": "dpkg-query --show --showformat '${Package} ${Version} ${db:Status-Status}\\n'",
-    # Logins are listed as well, as long as they last.
+    # Without transient units, such as logins.
     "units": "systemctl list-unit-files --no-legend --plain | grep -v ' transient '",
     "firewall": "nft --stateless list ruleset",
     "network settings": "sysctl --all --pattern '^net\\.' 2>&1 | grep -v 'conntrack_count'",
@@ -34,13 +34,13 @@ LOOKS = {
 
 
 def take(machine: Machine) -> dict[str, str]:
-    """Return what the machine is like, as texts: of every file by its path, and of every look by its subject."""
+    """Return the state as texts: every file by its path, and every probe by its subject."""
     looks = {subject: machine.inside("sh", "-c", command).stdout for subject, command in LOOKS.items()}
     return {**looks, **files(machine)}
 
 
 def files(machine: Machine) -> dict[str, str]:
-    """Return owner, mode and content of every file that belongs to the machine's state."""
+    """Return owner, mode and content of the files that belong to the machine's state."""
     command = f"cd / && exec tar --create --ignore-failed-read {' '.join(FOLDERS)} 2>/dev/null"
     packed = subprocess.run(
         ["podman", "exec", machine.container, "sh", "-c", command], check=False, capture_output=True
@@ -57,7 +57,7 @@ def files(machine: Machine) -> dict[str, str]:
 
 
 def differences(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    """Return what differs, line by line."""
+    """Return the differences line by line."""
     found: list[str] = []
     for subject in sorted({*before, *after}):
         old, new = (state.get(subject, "").splitlines() for state in (before, after))
@@ -66,7 +66,7 @@ def differences(before: dict[str, str], after: dict[str, str]) -> list[str]:
 
 
 def lost(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    """Return the lines that are gone, wherever they stood before: what was added counts for nothing here."""
+    """Return the removed lines. Added and moved lines are ignored."""
     found = []
     for subject, text in before.items():
         gone = Counter(text.splitlines()) - Counter(after.get(subject, "").splitlines())
@@ -83,7 +83,7 @@ def main(verb: str, folder: str, *names: str) -> int:
         if verb == "keep":
             path.write_text(json.dumps(now))
         elif found := differences(json.loads(path.read_text()), now):
-            print(f"{name} is not as it was:", *found, sep="\n")
+            print(f"{name} differs:", *found, sep="\n")
             status = 1
     return status
 

@@ -1,4 +1,4 @@
-"""Two GPUs of a node that has none: device files, and a stand-in of nvidia-smi that says who computes on them."""
+"""Two simulated GPUs: device files, and a stub of nvidia-smi that lists the processes on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 COMPUTING = "/run/muster-test-computing"  # lines of "GPU-aa, PID"
 PROGRAM = "/usr/local/bin/nvidia-smi"
 NVIDIA_SMI = f"""#!/bin/sh
-# Stand-in of nvidia-smi, of Muster's tests: two GPUs, and whatever a file says of who computes on them.
+# Stub of nvidia-smi for Muster's tests: two GPUs, and the processes listed in a file.
 case $1 in
 --query-gpu=index,uuid,name,*) printf '0, GPU-aa, Stand-in, 4, 0\\n1, GPU-bb, Stand-in, 0, 0\\n' ;;
 --query-gpu=*) printf '0, GPU-aa\\n1, GPU-bb\\n' ;;
@@ -24,7 +24,7 @@ esac
 
 @contextmanager
 def two_gpus(machines: Iterable[Machine]) -> Iterator[None]:
-    """Nobody computes on them yet."""
+    """Provide two GPUs without processes."""
     there = list(machines)
     for machine in there:
         machine.inside("touch", "/dev/nvidia0", "/dev/nvidia1", COMPUTING)

@@ -1,4 +1,4 @@
-"""Launches without PyTorch: a stand-in of torchrun on the nodes, for tests of what goes on around the ranks."""
+"""Launches without PyTorch: a stub of torchrun on the nodes, for tests that do not need real ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOURCE = ROOT / "tests/standins/programs/torchrun.py"
 
 
 def provide(play: Play, *machines: Machine) -> None:
-    """The nodes have the training user and, in the place of an environment, the stand-in: give cluster_torchrun."""
+    """Prepare the training user, and the stub instead of an environment. Launches need cluster_torchrun."""
     result = play("site.yml", tags="baseline")
     assert result.rc == 0, result.stdout
     for machine in machines:

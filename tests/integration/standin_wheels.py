@@ -1,7 +1,7 @@
-"""Stand-ins: wheels of a few lines named torch and tiny, which answer what the look asks of the real ones.
+"""Stub wheels named torch and tiny, which answer the questions of the environment check.
 
-What is tested with them is how an environment is built, repaired, switched and kept, in seconds instead of minutes.
-The real torch is looked at in test_road.py.
+They make tests of building, repairing, switching and keeping environments take seconds instead of minutes. test_road.py
+checks the real torch.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def wheel(folder: Path, name: str, version: str, files: dict[str, str], requires
     content = {
         **files,
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: stand-in\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: stub\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     record = "".join(f"{path},{digest(text)},{len(text)}\n" for path, text in content.items())
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
@@ -73,7 +73,7 @@ def torch_wheel(
 
 
 RELABELLED = '''\
-"""A stand-in: the real PyTorch of another environment, under another version."""
+"""A stub: the real PyTorch of another environment, under another version."""
 import os, sys
 if os.uname().nodename == {broken!r}:
     raise OSError("libstandin.so.1: no such file")
@@ -94,9 +94,9 @@ if os.uname().nodename == {spoilt!r} and "RANK" in os.environ:
 
 
 def relabelled_torch(folder: Path, version: str, real: str, *, spoilt: str = "", broken: str = "") -> None:
-    """The real PyTorch in this folder of packages, as a wheel of another version.
+    """Write the real PyTorch of this package folder as a wheel of another version.
 
-    spoilt: the node on which its ranks multiply wrongly. broken: the one on which it cannot be imported.
+    spoilt: node whose ranks compute wrong products. broken: node on which the import fails.
     """
     files = {
         "torch/__init__.py": RELABELLED.format(real=real, version=version, spoilt=spoilt, broken=broken),
@@ -107,7 +107,7 @@ def relabelled_torch(folder: Path, version: str, real: str, *, spoilt: str = "",
 
 
 def source_package(folder: Path, backend: str) -> None:
-    """Package sourced 1.0, which is there as source alone, and builds itself with this text of a program."""
+    """Write the package sourced 1.0, available only as source, with this build backend."""
     project = """
     [build-system]
     requires = []
@@ -130,7 +130,7 @@ def source_package(folder: Path, backend: str) -> None:
 
 
 def make_wheels(folder: Path) -> None:
-    """Torch 2.0.0 and 2.1.0 for the CPU, 2.2.0 whose file says that it is for CUDA, and what they need."""
+    """Write torch 2.0.0 and 2.1.0 for CPU, 2.2.0 whose version file claims CUDA, and their dependencies."""
     torch_wheel(folder, "2.0.0+cpu")
     torch_wheel(folder, "2.1.0+cpu")
     torch_wheel(folder, "2.2.0+cpu", cuda="13.0")

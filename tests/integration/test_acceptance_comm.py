@@ -1,4 +1,4 @@
-"""Collectives, bandwidth and transport of the acceptance test, each made to fail on real nodes by a real fault."""
+"""Collectives, bandwidth and transport of the acceptance test, with real faults on real nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from acceptance_runs import beside_torch, stand_in
+from acceptance_runs import site_packages_of_torch, stub_module
 from machines import NODES, find_machine
 from paths import NAME, ROOT
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from machines import Machine
 
 STANDIN = ROOT / "tests/standins/spoilt_ranks.py"
-# Another network beside the sandbox's own, for as long as a test needs it.
+# A second network of the sandbox, which exists for the duration of a test.
 SECOND = f"{NAME}-second"
 SLOW = "50mbit"
 BYTES = 4_000_000
 
 
-def test_a_healthy_cluster_yields_no_finding(smoke: Callable[..., Run]) -> None:
+def test_healthy_cluster_has_no_finding(smoke: Callable[..., Run]) -> None:
     run = smoke("world,collectives,bandwidth,transport", cluster_launch_nodes=list(NODES))
     measured = run.measured
     assert run.found == []
@@ -46,10 +46,10 @@ def test_a_healthy_cluster_yields_no_finding(smoke: Callable[..., Run]) -> None:
     assert kinds == {"TCP over eth0"}
 
 
-def test_a_wrong_result_is_named_with_its_rank(smoke: Callable[..., Run]) -> None:
+def test_wrong_result_is_reported_with_its_rank(smoke: Callable[..., Run]) -> None:
     machine = find_machine("node2")
-    with stand_in(machine, STANDIN, {"txt": "result 3"}):
-        python = beside_torch(machine).split("/lib/")[0] + "/bin/python"
+    with stub_module(machine, STANDIN, {"txt": "result 3"}):
+        python = site_packages_of_torch(machine).split("/lib/")[0] + "/bin/python"
         shown = machine.inside(python, "-c", "import sys; print(sys.modules['spoilt_ranks'].WHICH)").stdout
         assert shown.strip() == "3"
         found = smoke("collectives").found
@@ -61,8 +61,8 @@ def test_a_wrong_result_is_named_with_its_rank(smoke: Callable[..., Run]) -> Non
     assert all(" node2: rank 3 " in other for other in found)
 
 
-def test_a_lost_contribution_is_named_with_the_rank_that_gave_it(smoke: Callable[..., Run]) -> None:
-    with stand_in(find_machine("node2"), STANDIN, {"txt": "contribution 2"}):
+def test_lost_contribution_is_reported_with_its_rank(smoke: Callable[..., Run]) -> None:
+    with stub_module(find_machine("node2"), STANDIN, {"txt": "contribution 2"}):
         found = smoke("collectives").found
     [finding] = found
     assert finding.startswith(
@@ -72,8 +72,8 @@ def test_a_lost_contribution_is_named_with_the_rank_that_gave_it(smoke: Callable
     assert smoke("collectives").found == []
 
 
-def test_a_lost_broadcast_is_named_with_its_root(smoke: Callable[..., Run]) -> None:
-    with stand_in(find_machine("node2"), STANDIN, {"txt": "broadcast 3"}):
+def test_lost_broadcast_is_reported_with_its_root(smoke: Callable[..., Run]) -> None:
+    with stub_module(find_machine("node2"), STANDIN, {"txt": "broadcast 3"}):
         found = smoke("collectives").found
     [finding] = found
     assert finding == (
@@ -83,13 +83,13 @@ def test_a_lost_broadcast_is_named_with_its_root(smoke: Callable[..., Run]) -> N
 
 
 def seconds_from(machine: Machine) -> float:
-    """How long it takes to bring some bytes here."""
+    """Return the seconds that a transfer to this machine takes."""
     began = time.monotonic()
     machine.ssh(f"head -c {BYTES} /dev/zero")
     return time.monotonic() - began
 
 
-def test_a_slow_link_is_named_with_its_node_and_level(smoke: Callable[..., Run]) -> None:
+def test_slow_link_is_reported_with_node_and_level(smoke: Callable[..., Run]) -> None:
     machine = find_machine("node2")
     machine.inside(
         "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", SLOW, "burst", "64kb", "latency", "400ms"
@@ -106,7 +106,7 @@ def test_a_slow_link_is_named_with_its_node_and_level(smoke: Callable[..., Run])
     assert run.measured["bandwidth"]["slow_level"] == "across"
 
 
-def test_less_than_the_floor_fails(smoke: Callable[..., Run]) -> None:
+def test_bandwidth_below_the_floor_fails(smoke: Callable[..., Run]) -> None:
     found = smoke("bandwidth", ddp_smoke_busbw_floor=1000).found
     [finding] = found
     assert finding.startswith("smoke.bandwidth fail node1: all-reduce busbw across nodes is ")
@@ -114,13 +114,13 @@ def test_less_than_the_floor_fails(smoke: Callable[..., Run]) -> None:
 
 
 def firewall_is_on(machine: Machine) -> bool:
-    """Whether a stage that came before has left it on."""
+    """Return whether an earlier stage left the firewall enabled."""
     return machine.inside("sh", "-c", "! command -v ufw >/dev/null || ufw status").stdout.startswith("Status: active")
 
 
 @contextmanager
 def second_network(*machines: Machine) -> Iterator[None]:
-    """An interface eth1 of each machine, on a network of their own, which a firewall that is on lets them use."""
+    """Give each machine an interface eth1 on a second network, and open an active firewall for it."""
     walled = [machine for machine in machines if firewall_is_on(machine)]
     subprocess.run(["podman", "network", "create", "--internal", SECOND], check=True, capture_output=True)
     try:
@@ -138,13 +138,13 @@ def second_network(*machines: Machine) -> Iterator[None]:
         subprocess.run(["podman", "network", "rm", SECOND], check=True, capture_output=True)
 
 
-def test_gloo_over_another_interface_is_named(smoke: Callable[..., Run]) -> None:
+def test_gloo_on_another_interface_is_reported(smoke: Callable[..., Run]) -> None:
     machines = [find_machine(name) for name in NODES[:2]]
     with second_network(*machines):
         assert all("eth1" in machine.inside("ip", "-brief", "address").stdout for machine in machines)
         with (
-            stand_in(machines[0], STANDIN, {"txt": "interface eth1"}),
-            stand_in(machines[1], STANDIN, {"txt": "interface eth1"}),
+            stub_module(machines[0], STANDIN, {"txt": "interface eth1"}),
+            stub_module(machines[1], STANDIN, {"txt": "interface eth1"}),
         ):
             found = smoke("transport").found
     assert [finding.partition(" (")[0] for finding in found] == [

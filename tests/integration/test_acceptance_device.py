@@ -1,4 +1,4 @@
-"""Devices, stragglers and the soak of the acceptance test, each made to fail on real nodes by a real fault."""
+"""Devices, stragglers and the soak of the acceptance test, with real faults on real nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acceptance_runs import stand_in
+from acceptance_runs import stub_module
 from drill import all_pids, environ, read_proc
 from machines import find_machine
 from paths import ROOT
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from machines import Machine
 
 STANDIN = ROOT / "tests/standins/flipped_bit.py"
-# Of one processor, for both ranks of a node together: less than they get on any machine that is not quite overloaded.
+# CPU quota of both ranks of a node together: less than they get even on a busy machine.
 QUOTA, PERIOD = 10_000, 100_000
 LOGS = "var/lib/muster/launches/*/logs/torchrun/*/attempt_0/*/stdout.log"
 
 
 @contextmanager
 def flipped(machine: Machine, fault: str) -> Iterator[None]:
-    """A rank of this node computes wrongly; proved by a product of the identity with itself."""
-    with stand_in(machine, STANDIN, {"txt": fault}) as folder:
+    """Corrupt the products of one rank of this node, verified by an identity product."""
+    with stub_module(machine, STANDIN, {"txt": fault}) as folder:
         rank, first, _ = fault.split()
         program = f"import torch; one = torch.eye(8); all = [torch.mm(one, one) for _ in range({first})]"
         program += "; print([int((product != one).sum()) for product in all][-2:])"
@@ -42,11 +42,10 @@ def flipped(machine: Machine, fault: str) -> Iterator[None]:
 
 
 class Quota:
-    """A cgroup of the node's own, into which the ranks of a launch are put when they are done with the stage world:
-    under the quota, they take minutes to begin.
+    """A cgroup with a CPU quota for the ranks of a launch.
 
-    A node of the sandbox has no say over processors itself, so what `systemctl set-property CPUQuota=` does is done
-    from outside, where the nodes' cgroups are.
+    Ranks move into it after the stage world, because starting under the quota would take minutes. A sandbox node cannot
+    set quotas itself, so this class does the work of `systemctl set-property CPUQuota=` from outside.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -97,7 +96,7 @@ class Quota:
         self.folder.rmdir()
 
 
-def test_a_healthy_cluster_yields_no_finding(smoke: Callable[..., Run]) -> None:
+def test_healthy_cluster_has_no_finding(smoke: Callable[..., Run]) -> None:
     _, measured, _ = run = smoke("world,device,stragglers,scaling")
     assert run.found == []
     assert [row["model"] for row in measured["device"]["ranks"]] == ["cpu"] * 4
@@ -108,8 +107,8 @@ def test_a_healthy_cluster_yields_no_finding(smoke: Callable[..., Run]) -> None:
     }
 
 
-def test_a_product_with_a_flipped_bit_is_named_with_its_rank(smoke: Callable[..., Run]) -> None:
-    """Each product, so that it repeats itself: only the sums of its rows and columns tell it."""
+def test_flipped_bit_in_a_product_is_reported_with_its_rank(smoke: Callable[..., Run]) -> None:
+    """Corrupt every product, so that repetitions agree and only row and column sums reveal the error."""
     with flipped(find_machine("node2"), "3 1 1000000"):
         _, measured, _ = run = smoke("device")
     what = "a product of matrices (float32) is not exact in integers at 1 place, first in row 3, column 5"
@@ -117,10 +116,10 @@ def test_a_product_with_a_flipped_bit_is_named_with_its_rank(smoke: Callable[...
     assert [rank["stages"]["device"]["status"] for rank in measured["ranks"]] == ["ok", "ok", "ok", "wrong"]
 
 
-def test_ranks_under_a_quota_are_named_with_it(smoke: Callable[..., Run]) -> None:
+def test_cpu_quota_is_reported_for_slow_ranks(smoke: Callable[..., Run]) -> None:
     with Quota(find_machine("node2")) as quota:
         _, measured, _ = run = smoke("world,stragglers")
-        assert len(quota.moved) >= 4, "both processes of both ranks were under it"
+        assert len(quota.moved) >= 4, "both processes of both ranks must be under the quota"
         assert quota.stopped() > 10
     named = [line for line in run.found if line.startswith("smoke.straggler fail node2: rank ")]
     assert len(named) >= 2
@@ -129,7 +128,7 @@ def test_ranks_under_a_quota_are_named_with_it(smoke: Callable[..., Run]) -> Non
     assert [row["slow"] for row in measured["stragglers"]["ranks"]] == [False, False, True, True]
 
 
-def test_a_healthy_soak_ends_by_its_time(smoke: Callable[..., Run]) -> None:
+def test_healthy_soak_runs_for_its_time(smoke: Callable[..., Run]) -> None:
     _, measured, _ = run = smoke("soak", ddp_smoke_mode="soak", ddp_smoke_soak_seconds=12)
     assert run.found == []
     assert measured["soak"]["ended"] == "time"
@@ -138,8 +137,8 @@ def test_a_healthy_soak_ends_by_its_time(smoke: Callable[..., Run]) -> None:
     assert max(point["seconds"] for point in measured["soak"]["series"]) >= 12
 
 
-def test_a_soak_ends_by_a_bit_that_flips_once(smoke: Callable[..., Run]) -> None:
-    """One product is the soak's measure, and each round repeats two of each kind: the 18th is the first of round 5."""
+def test_single_flipped_bit_ends_the_soak(smoke: Callable[..., Run]) -> None:
+    """The soak multiplies two matrices of each kind per round, so the 18th product is the first of round 5."""
     with flipped(find_machine("node1"), "1 18 18"):
         _, measured, _ = run = smoke("soak", ddp_smoke_mode="soak", ddp_smoke_soak_seconds=60)
     what = "a product of matrices is wrong at 1 place, row 3, column 5 (round 5)"

@@ -1,4 +1,4 @@
-"""The frame of the acceptance test: processes of ranks are killed and stopped from outside, past all that it does."""
+"""Rank processes of the acceptance test are killed and stopped from outside."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def worker(rank: int, first: str, mark: str) -> int | None:
-    """The process that does a rank's stages from this one on, in the launch of so many steps."""
+    """Return a rank's worker process from this stage on. mark: the number of steps, which identifies the launch."""
     for pid in all_pids():
         words = read_proc(pid, "cmdline").split("\0")
         if f"--first={first}" in words and f"--steps={mark}" in words and environ(pid).get("RANK") == str(rank):
@@ -29,20 +29,20 @@ def worker(rank: int, first: str, mark: str) -> int | None:
 
 
 def hit(rank: int, first: str, number: signal.Signals, mark: str) -> None:
-    until(lambda: worker(rank, first, mark) is not None, PATIENCE, "it begins")
+    until(lambda: worker(rank, first, mark) is not None, PATIENCE, "the worker starts")
     pid = worker(rank, first, mark)
-    assert pid is not None  # it goes on for as long as torch is imported
+    assert pid is not None  # the worker lives at least until torch is imported
     os.kill(pid, number)
 
 
 @pytest.mark.moment
-def test_a_rank_that_dies_or_hangs_loses_that_stage_alone(smoke: Callable[..., Run], tmp_path: Path) -> None:
+def test_killed_or_hanging_rank_loses_only_that_stage(smoke: Callable[..., Run], tmp_path: Path) -> None:
     mark = str(os.getpid() * 1000 + int(tmp_path.stat().st_ino) % 1000)
     with ThreadPoolExecutor() as pool:
         run = pool.submit(smoke, "world,device,collectives,sampling", ddp_smoke_steps=int(mark))
-        # Whatever it is doing: it has begun, and does not come to the end of its first stage.
+        # The worker has started and cannot finish its first stage.
         hit(3, "world", signal.SIGKILL, mark)
-        # All ranks take new processes then.
+        # All ranks start new workers then.
         hit(1, "device", signal.SIGSTOP, mark)
         result, measured, verdict = run.result()
     assert result.rc != 0

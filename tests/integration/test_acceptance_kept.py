@@ -1,6 +1,6 @@
-"""What becomes of an acceptance test: the accepted state, which later runs are compared with, and junit.xml.
+"""Results that an acceptance test keeps: the accepted state, which is compared with later runs, and junit.xml.
 
-Of the stages only the training is done: its rate is what is compared, in a folder of artifacts of its own.
+Only the stage train runs, because the comparison uses its rate. The artifacts have their own folder.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def smoke(with_pytorch: None, play: Play, folder: Path) -> Callable[..., Run]:
-    """Run the test on two nodes with two ranks each; what Ansible said, smoke.json, verdict.json and junit.xml."""
+    """Run the test on two nodes with two ranks each. Return the result, smoke.json, verdict.json and junit.xml."""
 
     def run(**requested: Any) -> Run:
         result, measured, verdict = run_acceptance(play, folder, "train", ddp_smoke_steps=20, **requested)
@@ -48,7 +48,7 @@ def smoke(with_pytorch: None, play: Play, folder: Path) -> Callable[..., Run]:
 
 @pytest.fixture(scope="module")
 def book(folder: Path) -> Callable[[], dict[str, Any]]:
-    """Read acceptance.json, and the only state in it."""
+    """Read the only state in acceptance.json."""
 
     def read() -> dict[str, Any]:
         path = folder / ARTIFACTS.name / "acceptance.json"
@@ -61,11 +61,11 @@ def book(folder: Path) -> Callable[[], dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def accepted(smoke: Callable[..., Run]) -> Run:
-    """The first run, which is healthy."""
+    """Return the first, healthy run."""
     return smoke()
 
 
-def told(verdict: dict[str, Any], *ids: str) -> list[str]:
+def findings_of(verdict: dict[str, Any], *ids: str) -> list[str]:
     return [
         f"{one['id']} {one['status']} {one['node']}: {one['summary']}"
         for one in verdict["findings"]
@@ -73,33 +73,33 @@ def told(verdict: dict[str, Any], *ids: str) -> list[str]:
     ]
 
 
-def test_the_first_healthy_run_is_accepted(accepted: Run, book: Callable[[], dict[str, Any]]) -> None:
+def test_first_healthy_run_is_accepted(accepted: Run, book: Callable[[], dict[str, Any]]) -> None:
     result, measured, verdict, junit = accepted
     assert result.rc == 0, result.stdout
     said = "accepted as the state that later runs are compared with"
-    assert told(verdict, "smoke.accepted") == [f"smoke.accepted pass node1: 1 value {said}"]
+    assert findings_of(verdict, "smoke.accepted") == [f"smoke.accepted pass node1: 1 value {said}"]
     assert said in verdict["summary"]
     state = book()
     assert (state["run"], state["requested"]) == (measured["launch_id"], False)
     assert state["layout"]["nodes"] == {"node1": 2, "node2": 2}
     assert state["values"]["samples all"]["value"] == measured["samples_per_second"]
-    assert state["versions"] == {}  # the stage world was not tried
+    assert state["versions"] == {}  # the stage world did not run
     assert junit.attrib["failures"] == junit.attrib["errors"] == "0"
     cases = {(case.attrib["classname"], case.attrib["name"]) for case in junit}
     assert {("muster.node2.rank2", "stage train"), ("muster.node1", "smoke.loss")} <= cases
 
 
-def test_the_next_is_compared_with_it(accepted: Run, smoke: Callable[..., Run], book: Any) -> None:
+def test_next_run_is_compared_with_the_accepted_run(accepted: Run, smoke: Callable[..., Run], book: Any) -> None:
     result, measured, verdict, _ = smoke()
     assert result.rc == 0, result.stdout
-    assert verdict["status"] == "healthy", told(verdict)
+    assert verdict["status"] == "healthy", findings_of(verdict)
     date, first = book()["date"][:10], accepted[1]["launch_id"]
     text = f"1 value as in the accepted state of {date} (run {first})"
-    assert told(verdict, "smoke.regression") == [f"smoke.regression pass node1: {text}"]
+    assert findings_of(verdict, "smoke.regression") == [f"smoke.regression pass node1: {text}"]
     assert [one["run"] for one in book()["history"]] == [measured["launch_id"], first]
 
 
-def test_a_slow_link_is_told_and_never_accepted(
+def test_slow_link_is_reported_and_not_accepted(
     accepted: Run, smoke: Callable[..., Run], book: Any, node: Callable[[str], Machine]
 ) -> None:
     before = book()
@@ -109,7 +109,7 @@ def test_a_slow_link_is_told_and_never_accepted(
         assert verdict["status"] == "degraded"
         was, now = accepted[1]["samples_per_second"], measured["samples_per_second"]
         assert now < 0.2 * was
-        (finding,) = told(verdict)
+        (finding,) = findings_of(verdict)
         assert finding.startswith("smoke.regression warn node1: throughput of all 4 ranks is ")
         assert f", {100 - 100 * now / was:.0f} % below the accepted state (" in finding
         assert book() == before
@@ -119,18 +119,18 @@ def test_a_slow_link_is_told_and_never_accepted(
     assert "tbf" not in node("node2").inside("tc", "qdisc", "show", "dev", "eth0").stdout
 
 
-def test_what_is_not_healthy_is_not_accepted(accepted: Run, smoke: Callable[..., Run], book: Any) -> None:
-    """A loss that falls, and not to a thousandth: as real a failure as any, and one that leaves nothing behind."""
+def test_unhealthy_run_is_not_accepted(accepted: Run, smoke: Callable[..., Run], book: Any) -> None:
+    """An unreachable loss ratio fails the test without side effects."""
     before = book()
     result, _, verdict, _ = smoke(ddp_smoke_accept=True, ddp_smoke_loss_ratio=0.001)
     assert result.rc == 2
-    refused = [one for one in told(verdict) if one.startswith("smoke.accepted")]
+    refused = [one for one in findings_of(verdict) if one.startswith("smoke.accepted")]
     assert refused[0].startswith("smoke.accepted fail node1: this run was not accepted as the cluster's state, since ")
     assert "it did not fall" in refused[0]
     assert book() == before
 
 
-def test_a_run_is_accepted_on_request(accepted: Run, smoke: Callable[..., Run], book: Any) -> None:
+def test_run_is_accepted_on_request(accepted: Run, smoke: Callable[..., Run], book: Any) -> None:
     result, measured, _, _ = smoke(ddp_smoke_accept=True)
     assert result.rc == 0, result.stdout
     state = book()

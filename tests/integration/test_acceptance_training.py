@@ -1,4 +1,4 @@
-"""The stages of training of the acceptance test, each made to fail on real nodes, and a healthy run between them."""
+"""The training stages of the acceptance test, with faults on real nodes and a healthy run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from acceptance_runs import stand_in
+from acceptance_runs import stub_module
 from machines import find_machine
 from paths import ROOT
 
@@ -27,12 +27,12 @@ STAGES = "equality,sampling,checkpoint,precision,train"
 
 @contextmanager
 def spoilt(faults: dict[int, list[list[Any]]]) -> Iterator[Callable[[int, str], dict[str, Any]]]:
-    """These ranks are spoilt; what the stand-in wrote down of one of them, which is nothing that the rank says."""
+    """Inject faults into these ranks. Yield a function that returns the stub's own record of a fault."""
     machines = [find_machine(name) for name in PARTICIPANTS]
     plan = json.dumps({"marks": MARKS, "faults": faults})
     with ExitStack() as stack:
         for machine in machines:
-            stack.enter_context(stand_in(machine, STANDIN, {"json": plan}))
+            stack.enter_context(stub_module(machine, STANDIN, {"json": plan}))
             stack.callback(machine.inside, "rm", "--recursive", "--force", MARKS)
             machine.inside("mkdir", "--mode=1777", MARKS)
         yield lambda rank, fault: json.loads(
@@ -40,12 +40,12 @@ def spoilt(faults: dict[int, list[list[Any]]]) -> Iterator[Callable[[int, str], 
         )
 
 
-def left(machine: Machine) -> list[str]:
-    """Files of the test's checkpoints that are still there."""
+def leftovers(machine: Machine) -> list[str]:
+    """Return the remaining checkpoint files of the test."""
     return machine.inside("find", "/tmp", "/var/tmp", "-name", "*acceptance-*").stdout.split()
 
 
-def test_weights_shards_and_epochs_are_named_with_their_ranks(smoke: Callable[..., Run]) -> None:
+def test_wrong_weights_shards_and_epochs_are_reported_with_their_ranks(smoke: Callable[..., Run]) -> None:
     with spoilt({3: [["weights", 2], ["epoch"]], 2: [["shard", 1]]}) as was:
         run = smoke("equality,sampling")
         changed = was(3, "weights")
@@ -68,7 +68,7 @@ def test_weights_shards_and_epochs_are_named_with_their_ranks(smoke: Callable[..
     assert {skip["id"] for skip in run.verdict["coverage"]["skipped"]} >= {"smoke.equality"}
 
 
-def test_another_seed_and_a_torn_checkpoint_are_named(smoke: Callable[..., Run]) -> None:
+def test_different_seed_and_truncated_checkpoint_are_reported(smoke: Callable[..., Run]) -> None:
     with spoilt({2: [["seed", 99]], 0: [["torn", 100]]}) as was:
         run = smoke("equality,checkpoint")
         assert was(2, "seed") == {"rank": 2, "before": 1234, "after": 99}
@@ -86,11 +86,11 @@ def test_another_seed_and_a_torn_checkpoint_are_named(smoke: Callable[..., Run])
     assert "; checkpoint-000003.pt has " in checkpoint
     assert {skip["id"] for skip in run.verdict["coverage"]["skipped"]} >= {"smoke.equality", "smoke.resume"}
     for name in PARTICIPANTS:
-        assert left(find_machine(name)) == []
+        assert leftovers(find_machine(name)) == []
 
 
-def test_another_result_than_that_of_one_process_is_seen(smoke: Callable[..., Run]) -> None:
-    """All ranks hold the same, since gradients are averaged: who is wrong is known from before the first averaging."""
+def test_difference_from_the_single_process_result_is_reported(smoke: Callable[..., Run]) -> None:
+    """Averaged gradients are equal on all ranks, so the wrong rank is only visible before the first averaging."""
     with spoilt({3: [["loss", 1.01]], 2: [["random"]]}) as was:
         run = smoke("equality,checkpoint,precision")
         loss = was(3, "loss")
@@ -106,11 +106,11 @@ def test_another_result_than_that_of_one_process_is_seen(smoke: Callable[..., Ru
     )
 
 
-def test_a_healthy_cluster_has_no_finding_and_nothing_left(smoke: Callable[..., Run]) -> None:
+def test_healthy_cluster_has_no_finding_and_no_leftovers(smoke: Callable[..., Run]) -> None:
     run = smoke(STAGES)
     assert run.found == []
     passed = {finding["id"] for finding in run.verdict["findings"] if finding["status"] == "pass"}
     assert passed >= {"smoke.equality", "smoke.resume", "smoke.amp", "smoke.parameters"}
     assert run.verdict["status"] == "healthy"
     for name in PARTICIPANTS:
-        assert left(find_machine(name)) == []
+        assert leftovers(find_machine(name)) == []

@@ -1,4 +1,4 @@
-"""The acceptance test as a whole: a healthy cluster passes it, and a launch that ends badly is judged all the same."""
+"""The complete acceptance test on a healthy cluster, and launches of it that fail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PATIENCE = 60.0
 
 
-def test_a_healthy_cluster_passes_every_stage_of_the_quick_mode(smoke: Callable[..., Run]) -> None:
+def test_healthy_cluster_passes_every_stage_of_quick_mode(smoke: Callable[..., Run]) -> None:
     result, measured, verdict = smoke()
     assert result.rc == 0, result.stdout
     assert verdict["status"] == "healthy", verdict["summary"]
@@ -32,7 +32,7 @@ def test_a_healthy_cluster_passes_every_stage_of_the_quick_mode(smoke: Callable[
 
 
 def ranks(machine: Machine) -> list[str]:
-    """The PIDs of what torchrun started there: each rank's first process, which is not the one that does the work."""
+    """Return the PIDs of the first process of each rank, which torchrun started. The workers are other processes."""
     ours, agents, workers = (
         machine.inside("pgrep", "--full", "--", pattern, check=False).stdout.split()
         for pattern in (r"acceptance\.pyz --judged", "torchrun", "--pipe=")
@@ -40,7 +40,7 @@ def ranks(machine: Machine) -> list[str]:
     return [pid for pid in ours if pid not in (*agents, *workers)]
 
 
-def test_a_rank_that_is_killed_comes_first_and_nothing_is_said_twice(smoke: Callable[..., Run], tmp_path: Path) -> None:
+def test_killed_rank_is_reported_first_and_once(smoke: Callable[..., Run], tmp_path: Path) -> None:
     machine = find_machine("node2")
     killed: list[str] = []
 
@@ -70,7 +70,7 @@ def test_a_rank_that_is_killed_comes_first_and_nothing_is_said_twice(smoke: Call
     assert ranks(machine) == []
 
 
-def test_a_launch_that_is_refused_says_nothing_of_stages(smoke: Callable[..., Run]) -> None:
+def test_refused_launch_reports_no_stages(smoke: Callable[..., Run]) -> None:
     result, measured, verdict = smoke("world", cluster_work_root="/proc/none")
     assert result.rc != 0
     assert measured == {}
@@ -78,7 +78,7 @@ def test_a_launch_that_is_refused_says_nothing_of_stages(smoke: Callable[..., Ru
     assert "did not report" not in result.stdout
 
 
-def test_a_misspelt_stage_is_refused_before_any_node_is_touched(smoke: Callable[..., Run]) -> None:
+def test_misspelt_stage_is_refused_before_any_node_changes(smoke: Callable[..., Run]) -> None:
     result, measured, _ = smoke("world,trian")
     assert result.rc != 0
     assert measured == {}

@@ -1,4 +1,4 @@
-"""The baseline, looked at from outside, and what happens when something of it is taken away."""
+"""The baseline inspected from outside, and its repair after parts were removed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLAYBOOK = "playbooks/baseline.yml"
 LOOK = "Inspect the node"
 LOGIN = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager")
 RESERVED = "/proc/sys/net/ipv4/ip_local_reserved_ports"
-# Holds dpkg's lock as apt does, from when it says so until its input ends.
+# Holds dpkg's lock like apt, from the word "held" until stdin closes.
 HOLD = (
     "import fcntl, sys; lock = open('/var/lib/dpkg/lock-frontend', 'w');"
     "fcntl.lockf(lock, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
@@ -41,7 +41,7 @@ def again(nodes: list[Machine], play: Play) -> Result:
 
 @pytest.fixture
 def on_first(nodes: list[Machine], play: Play) -> Callable[..., Result]:
-    """Play the baseline on the first node alone."""
+    """Run the baseline on the first node."""
 
     def run(*, check: bool = False, **variables: Any) -> Result:
         return play(PLAYBOOK, limit="node1", check=check, extravars=variables)
@@ -67,42 +67,42 @@ def test_check_mode_finds_nothing_to_change(again: Result) -> None:
     assert again.changed == []
 
 
-def test_what_a_container_cannot_do_is_reported(again: Result) -> None:
+def test_settings_that_a_container_forbids_are_reported(again: Result) -> None:
     for name in NODES:
         left_out = {each["id"]: each["why"] for each in again.results(LOOK)[name]["left_out"]}
         assert "CAP_SYS_TIME" in left_out["chrony.service"]
         assert "CAP_SYS_RESOURCE" in left_out["/etc/security/limits.d/90-muster.conf"]
 
 
-def test_systemd_gives_units_the_limits_of_a_training(nodes: list[Machine]) -> None:
+def test_systemd_units_get_the_limits_for_training(nodes: list[Machine]) -> None:
     for machine in nodes:
         assert settings(machine) == {"DefaultLimitNOFILE": "1048576", "DefaultLimitNOFILESoft": "65536"}
 
 
-def test_the_kernel_goes_by_the_file(nodes: list[Machine]) -> None:
+def test_kernel_settings_match_the_file(nodes: list[Machine]) -> None:
     for machine in nodes:
         for line in machine.inside("grep", "^-", "/etc/sysctl.d/90-muster.conf").stdout.splitlines():
             key, value = line.removeprefix("-").split(" = ")
             live = machine.inside("cat", f"/proc/sys/{key.replace('.', '/')}").stdout.split()
-            # The sandbox's kernel lets only the host itself change these two.
+            # Only the host of the sandbox may change these two settings.
             assert live == value.split() or key in ("net.core.rmem_max", "net.core.wmem_max"), key
 
 
-def test_the_training_user_can_be_logged_in_as_and_is_nobody_special(nodes: list[Machine]) -> None:
+def test_training_user_has_a_login_and_no_privileges(nodes: list[Machine]) -> None:
     for machine in nodes:
         assert machine.inside("getent", "passwd", "muster").stdout.strip().endswith(":/bin/bash")
         assert machine.inside("id", "-Gn", "muster").stdout.split() == ["muster"]
         assert machine.inside("su", "-l", "muster", "-c", "sudo -n true", check=False).returncode != 0
 
 
-def test_upgrades_leave_the_gpu_stack_and_reboot_nothing(nodes: list[Machine]) -> None:
+def test_upgrades_skip_the_gpu_stack_and_do_not_reboot(nodes: list[Machine]) -> None:
     for machine in nodes:
         dumped = machine.inside("apt-config", "dump").stdout
         assert 'Unattended-Upgrade::Package-Blacklist:: "libnvidia-";' in dumped
         assert 'Unattended-Upgrade::Automatic-Reboot "false";' in dumped
 
 
-def test_needrestart_never_asks_nor_touches_a_launch(nodes: list[Machine]) -> None:
+def test_needrestart_never_prompts_or_restarts_a_launch(nodes: list[Machine]) -> None:
     program = (
         "our %nrconf = (restart => 'i', kernelhints => 1, blacklist_rc => [qr(^mine)]);"
         "do '/etc/needrestart/conf.d/90-muster.conf'; die $@ if $@;"
@@ -113,11 +113,9 @@ def test_needrestart_never_asks_nor_touches_a_launch(nodes: list[Machine]) -> No
         assert machine.inside("perl", "-e", program).stdout == "l -1 1 2"
 
 
-def test_what_was_written_and_never_read_is_read_by_the_next_run(
-    nodes: list[Machine], on_first: Callable[..., Result]
-) -> None:
+def test_unapplied_settings_are_applied_by_the_next_run(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
     first = nodes[0]
-    # As a run leaves it that is killed between its files and what they are for.
+    # State after a run that was killed between writing its files and applying them.
     first.inside(
         "sh",
         "-ec",
@@ -145,9 +143,9 @@ def test_what_was_written_and_never_read_is_read_by_the_next_run(
 
 
 @pytest.mark.moment
-def test_a_login_outlives_the_restart_of_logind(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
+def test_login_survives_the_restart_of_logind(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
     first = nodes[0]
-    # A setting of somebody else that comes after ours, and is then taken back without logind reading it.
+    # Another setting that overrides ours and is removed without logind reading the change.
     first.inside("sh", "-ec", "printf '[Login]\\nRemoveIPC=yes\\n' >/etc/systemd/logind.conf.d/99-test.conf")
     first.inside("systemctl", "restart", "systemd-logind")
     first.inside("rm", "-f", "/etc/systemd/logind.conf.d/99-test.conf", "/run/go")
@@ -162,7 +160,7 @@ def test_a_login_outlives_the_restart_of_logind(nodes: list[Machine], on_first: 
     assert not removes_ipc(first)
 
 
-def test_what_stands_against_it_is_reported(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
+def test_conflicting_setting_is_reported(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
     first = nodes[0]
     theirs = "/etc/systemd/logind.conf.d/99-test.conf"
     first.inside("sh", "-ec", f"printf '[Login]\\nRemoveIPC=yes\\n' >{theirs}; systemctl restart systemd-logind")
@@ -178,7 +176,7 @@ def test_what_stands_against_it_is_reported(nodes: list[Machine], on_first: Call
     assert not removes_ipc(first)
 
 
-def test_ports_that_somebody_else_reserved_stay_so(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
+def test_ports_reserved_by_others_stay_reserved(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
     first = nodes[0]
     first.inside("sh", "-ec", f"echo 30000-30010 >{RESERVED}")
     result = on_first()
@@ -188,7 +186,7 @@ def test_ports_that_somebody_else_reserved_stay_so(nodes: list[Machine], on_firs
     assert changed_tasks(on_first()) == {"Write files"}
 
 
-def test_verify_says_what_is_wrong_and_changes_nothing(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
+def test_verify_reports_differences_and_changes_nothing(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
     first = nodes[0]
     assert on_first(node_baseline_mode="verify").rc == 0
     first.inside("sh", "-ec", "echo 100 >/proc/sys/net/core/somaxconn; rm /etc/apt/apt.conf.d/52muster")
@@ -205,13 +203,13 @@ def test_verify_says_what_is_wrong_and_changes_nothing(nodes: list[Machine], on_
 
 
 @pytest.mark.moment
-def test_who_holds_the_package_tools_is_named(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
+def test_holder_of_the_dpkg_lock_is_reported(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
     argv = ["podman", "exec", "--interactive", nodes[0].container, "python3", "-c", HOLD]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         try:
             assert holder.stdout
             assert holder.stdout.readline() == "held\n"
-            # What is there already needs no package tools, and nothing is waited for.
+            # Installed packages need no package tools, so nothing waits.
             assert on_first().rc == 0
             result = on_first(node_baseline_extra_packages=["hello"], node_baseline_wait=2)
         finally:
@@ -222,7 +220,7 @@ def test_who_holds_the_package_tools_is_named(nodes: list[Machine], on_first: Ca
     assert message.startswith("node1: python3 (pid ")
 
 
-def test_an_account_with_a_wanted_id_that_is_taken_is_refused(on_first: Callable[..., Result]) -> None:
+def test_uid_of_another_account_is_refused(on_first: Callable[..., Result]) -> None:
     result = on_first(cluster_user="trainer", node_baseline_user_uid="1000")
     assert result.rc != 0
     assert "the uid 1000 of trainer belongs to admin already" in result.stdout

@@ -1,4 +1,4 @@
-"""Two administrators at once, on the sandbox: one run changes the nodes, and another one hears of it."""
+"""Two administrators at the same time: one run changes the nodes, and the other run is refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from machines import Machine
 
 NAMES = ("node1", "node2")
-# With a gate, a run that is between two steps until that file is there.
+# With a gate, a run waits between two steps until the gate file exists.
 STEPS = """
 - name: Change something
   hosts: node1:node2
@@ -68,7 +68,7 @@ def wait_for(nodes: list[Machine], *, freed: bool) -> None:
 
 @contextmanager
 def between_two_steps(folder: Path, steps: str, nodes: list[Machine]) -> Iterator[Run]:
-    """A run that has claimed both nodes, and goes on with its next step at the end of the block."""
+    """Run a playbook that claims both nodes, and holds it between two steps until the end of the block."""
     gate = folder / "gate"
     run = Run(folder, steps, "-vvv", "-e", f"gate={gate}")
     try:
@@ -79,29 +79,27 @@ def between_two_steps(folder: Path, steps: str, nodes: list[Machine]) -> Iterato
         run.end()
 
 
-def said(run: Run) -> str:
+def output(run: Run) -> str:
     return " ".join(run.shown.split())
 
 
-def test_the_second_run_is_refused_until_the_first_has_ended(tmp_path: Path, steps: str, nodes: list[Machine]) -> None:
+def test_second_run_is_refused_until_the_first_has_ended(tmp_path: Path, steps: str, nodes: list[Machine]) -> None:
     with between_two_steps(tmp_path, steps, nodes) as first:
         second = Run(tmp_path, "playbooks/baseline.yml", "--limit", "node2").end()
         assert second.rc == 2, second.shown
-        assert f"node2: {claim_of(nodes[1])['who']} is changing it since" in said(second)
-        assert "(steps.yml). Nothing was changed." in said(second)
-        assert "-e cluster_take_over=true" in said(second)
+        assert f"node2: {claim_of(nodes[1])['who']} is changing it since" in output(second)
+        assert "(steps.yml). Nothing was changed." in output(second)
+        assert "-e cluster_take_over=true" in output(second)
         assert second.changed == 0
         look = Run(tmp_path, steps, "--check").end()
         assert look.rc == 0, look.shown
-        assert "[WARNING]: node1, node2: " in said(look), look.shown
+        assert "[WARNING]: node1, node2: " in output(look), look.shown
     assert first.rc == 0, first.shown
     wait_for(nodes, freed=True)
     assert nodes[0].inside("journalctl", "-t", "muster", "-o", "cat").stdout.splitlines()[-1].endswith("steps.yml: ok")
 
 
-def test_a_killed_run_leaves_the_nodes_when_its_last_task_has_ended(
-    tmp_path: Path, steps: str, nodes: list[Machine]
-) -> None:
+def test_killed_run_frees_the_nodes_after_its_last_task(tmp_path: Path, steps: str, nodes: list[Machine]) -> None:
     with between_two_steps(tmp_path, steps, nodes) as run:
         run.process.kill()
         run.process.wait()
@@ -112,10 +110,8 @@ def test_a_killed_run_leaves_the_nodes_when_its_last_task_has_ended(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("here", [True, False])
-def test_a_controller_that_is_gone_leaves_the_nodes(
-    tmp_path: Path, steps: str, nodes: list[Machine], here: bool
-) -> None:
-    """At once where the next run sees that it is gone, which it does on the same machine alone; else after a minute."""
+def test_lost_controller_frees_the_nodes(tmp_path: Path, steps: str, nodes: list[Machine], here: bool) -> None:
+    """A controller on the same machine is seen to be gone at once, another controller after a minute."""
     run = Run(tmp_path, steps, "-e", f"gate={tmp_path}/gate")
     wait_for(nodes, freed=False)
     run.kill()

@@ -1,4 +1,4 @@
-"""The names of the nodes, asked for on the nodes themselves, and what became of the lines that were there before."""
+"""Node names resolved on the nodes, and the treatment of existing hosts lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from machines import Machine, Play, Result
 
 NODES = ("node1", "node2", "node3")
-# What administrators write, with the tabs, blanks and carriage returns that such files have, and no newline at the end.
+# Lines of administrators with tabs, blanks and carriage returns, and no newline at the end.
 FOREIGN = (
     "# storage\r\n"
     "10.9.9.20\tnas  nas.lan \r\n"
@@ -27,7 +27,7 @@ CLOUD_TEMPLATE = "## template:jinja\n127.0.1.1 {{fqdn}} {{hostname}}\n127.0.0.1 
 
 
 class Names:
-    """Runs the role alone: nothing else of the network step has to do with it."""
+    """Run only the role cluster_hosts of the network step."""
 
     def __init__(self, play: Play) -> None:
         self.play = play
@@ -51,7 +51,7 @@ def nodes(names: Names, node: Callable[[str], Machine]) -> list[Machine]:
 
 @pytest.fixture
 def first(nodes: list[Machine]) -> Iterator[Machine]:
-    """The first node, whose hosts file and cloud-init folder are afterwards as they were."""
+    """Yield the first node, and restore its hosts file and cloud-init folder."""
     machine = nodes[0]
     machine.inside("sh", "-ec", "cp -p /etc/hosts /etc/hosts.kept; ! test -e /etc/cloud")
     yield machine
@@ -63,7 +63,7 @@ def write(machine: Machine, path: str, text: str) -> None:
 
 
 def read(machine: Machine, path: str = "/etc/hosts") -> str:
-    # Shown as Python writes a text: the pipe would turn carriage returns into newlines.
+    # Printed with ascii(), because the pipe would turn carriage returns into newlines.
     program = "import sys; print(ascii(open(sys.argv[1], newline='').read()))"
     return str(literal_eval(machine.inside("python3", "-c", program, path).stdout.strip()))
 
@@ -72,22 +72,22 @@ def addresses(machine: Machine, name: str) -> set[str]:
     return {line.split()[0] for line in machine.inside("getent", "ahosts", name, check=False).stdout.splitlines()}
 
 
-def test_every_name_leads_to_its_address_on_every_node(nodes: list[Machine]) -> None:
+def test_every_name_resolves_to_its_address_on_every_node(nodes: list[Machine]) -> None:
     for machine, named in product(nodes, repeat=2):
         assert addresses(machine, named.name) == {named.address}, f"{named.name} on {machine.name}"
 
 
-def test_a_machine_finds_itself_under_its_own_hostname(nodes: list[Machine]) -> None:
+def test_machine_resolves_its_own_hostname(nodes: list[Machine]) -> None:
     for machine in nodes:
         hostname = machine.inside("hostname").stdout.strip()
         assert addresses(machine, hostname) == {machine.address}
 
 
-def test_going_again_changes_nothing(nodes: list[Machine], names: Names) -> None:
+def test_second_run_changes_nothing(nodes: list[Machine], names: Names) -> None:
     assert names().changed == []
 
 
-def test_foreign_lines_are_kept_to_the_byte(first: Machine, names: Names) -> None:
+def test_foreign_lines_are_kept_byte_for_byte(first: Machine, names: Names) -> None:
     before = (
         FOREIGN.replace("registry.local", "node1 registry.local\tnode2") + "\n127.0.1.1\tnode1.lab.example.org node1"
     )
@@ -110,7 +110,7 @@ def test_foreign_lines_are_kept_to_the_byte(first: Machine, names: Names) -> Non
     assert names(limit="node1").changed == []
 
 
-def test_an_address_that_somebody_else_gave_a_node_is_named_and_not_touched(first: Machine, names: Names) -> None:
+def test_foreign_address_of_a_node_is_reported_and_kept(first: Machine, names: Names) -> None:
     before = read(first) + "192.0.2.7 node2 # the old one\n"
     write(first, "/etc/hosts", before)
     result = names(limit="node1")
@@ -119,7 +119,7 @@ def test_an_address_that_somebody_else_gave_a_node_is_named_and_not_touched(firs
     assert read(first) == before
 
 
-def test_a_link_is_not_replaced(first: Machine, names: Names) -> None:
+def test_symlink_is_not_replaced(first: Machine, names: Names) -> None:
     first.inside("sh", "-ec", "cp /etc/hosts /etc/hosts.real; ln -sf hosts.real /etc/hosts")
     result = names(limit="node1")
     first.inside("sh", "-ec", "test -L /etc/hosts; rm /etc/hosts /etc/hosts.real")
@@ -127,7 +127,7 @@ def test_a_link_is_not_replaced(first: Machine, names: Names) -> None:
     assert "/etc/hosts is a link to hosts.real" in result.stdout
 
 
-def test_verify_says_what_is_wrong_and_changes_nothing(first: Machine, names: Names) -> None:
+def test_verify_reports_differences_and_changes_nothing(first: Machine, names: Names) -> None:
     assert names(limit="node1", cluster_hosts_mode="verify").rc == 0
     write(first, "/etc/hosts", "127.0.0.1 localhost\n127.0.1.1 node1\n")
     result = names(limit="node1", cluster_hosts_mode="verify")
@@ -138,20 +138,20 @@ def test_verify_says_what_is_wrong_and_changes_nothing(first: Machine, names: Na
     assert read(first) == "127.0.0.1 localhost\n127.0.1.1 node1\n"
 
 
-def test_off_leaves_the_file_alone(first: Machine, names: Names) -> None:
+def test_mode_off_keeps_the_file(first: Machine, names: Names) -> None:
     write(first, "/etc/hosts", FOREIGN)
     assert names(limit="node1", cluster_hosts_mode="off").changed == []
     assert read(first) == FOREIGN
 
 
-def test_a_node_that_left_the_inventory_is_forgotten(first: Machine, names: Names) -> None:
+def test_node_removed_from_the_inventory_is_removed(first: Machine, names: Names) -> None:
     write(first, "/etc/hosts", read(first).replace("# END muster", "10.9.9.9 node9\n# END muster"))
     result = names(limit="node1")
     assert "node9" in " ".join(result.results("Write the node names to /etc/hosts")["node1"]["reasons"])
     assert addresses(first, "node9") == set()
 
 
-def test_cloud_init_leaves_them_alone_and_its_template_carries_the_names(first: Machine, names: Names) -> None:
+def test_cloud_init_keeps_the_names_and_its_template_contains_them(first: Machine, names: Names) -> None:
     first.inside("mkdir", "-p", "/etc/cloud/templates", "/etc/cloud/cloud.cfg.d")
     write(first, "/etc/cloud/templates/hosts.debian.tmpl", CLOUD_TEMPLATE)
     assert names(limit="node1").rc == 0

@@ -1,4 +1,4 @@
-"""Environments of conda packages: locked and put together on the controller, unpacked on nodes that have no conda."""
+"""Conda environments: locked and built on the controller, unpacked on nodes without conda."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def built(cluster: Cluster) -> Result:
     return result
 
 
-def test_it_is_locked_with_hashes_and_the_same_everywhere_at_its_own_path(cluster: Cluster, built: Result) -> None:
+def test_environment_is_locked_with_hashes_and_equal_on_all_nodes(cluster: Cluster, built: Result) -> None:
     lines = cluster.lock.read_text().splitlines()
     packages = [line for line in lines if line and not line.startswith("#")]
     assert [line.partition(" sha256:")[0].rpartition("/")[2] for line in packages] == [
@@ -98,12 +98,12 @@ def test_it_is_locked_with_hashes_and_the_same_everywhere_at_its_own_path(cluste
         assert machine.inside("grep", "-rlF", BUILT_AT, f"{BIO}/envs/{name}/bin", check=False).stdout == ""
         binary = machine.inside("sh", "-c", f"tr '\\0' '|' <{BIO}/current/share/where.bin").stdout
         assert binary.startswith(f"|{BIO}/envs/{name}/lib|")
-        assert len(binary) == len(f"|{BUILT_AT}/lib|rest"), "what is binary keeps its size"
+        assert len(binary) == len(f"|{BUILT_AT}/lib|rest"), "a binary file must keep its size"
         assert machine.inside("sh", "-c", f"ls -A {BIO}").stdout.split() == ["current", "envs"]
         assert machine.inside("find", BIO, "!", "-user", "root").stdout == ""
 
 
-def test_the_second_run_changes_nothing_and_damage_is_repaired(cluster: Cluster, built: Result) -> None:
+def test_second_run_changes_nothing_and_damage_is_repaired(cluster: Cluster, built: Result) -> None:
     again = cluster.run()
     assert (again.rc, again.changed) == (0, []), again.stdout
     first = cluster.machines[0]
@@ -117,7 +117,7 @@ def test_the_second_run_changes_nothing_and_damage_is_repaired(cluster: Cluster,
     assert cluster.greeting(first).startswith("greetings 1.0")
 
 
-def test_a_launch_names_it(cluster: Cluster, built: Result) -> None:
+def test_launch_uses_the_environment_by_name(cluster: Cluster, built: Result) -> None:
     result = cluster.run(
         "playbooks/launch.yml",
         launch_environment="bio",
@@ -129,11 +129,11 @@ def test_a_launch_names_it(cluster: Cluster, built: Result) -> None:
 
 
 @pytest.mark.slow
-def test_another_request_is_built_beside_from_what_the_channel_has_then(cluster: Cluster, built: Result) -> None:
+def test_changed_request_is_built_beside_from_the_current_channel(cluster: Cluster, built: Result) -> None:
     greet(cluster.channel, "2.0")
     index(cluster.channel)
     same = cluster.run()
-    assert (same.rc, same.changed) == (0, []), "the lock says what it is"
+    assert (same.rc, same.changed) == (0, []), "the lock fixes the versions"
     before = set(cluster.environments(cluster.machines[1]))
     cluster.ask("2.0")
     result = cluster.run()
@@ -144,7 +144,7 @@ def test_another_request_is_built_beside_from_what_the_channel_has_then(cluster:
     assert before < set(cluster.environments(cluster.machines[1]))
 
 
-def test_what_no_channel_has_is_said_and_nothing_is_changed(cluster: Cluster, built: Result) -> None:
+def test_missing_package_is_reported_and_nothing_changes(cluster: Cluster, built: Result) -> None:
     text = cluster.lock.read_text()
     machine = cluster.machines[1]
     name = machine.inside("readlink", f"{BIO}/current").stdout
@@ -156,8 +156,10 @@ def test_what_no_channel_has_is_said_and_nothing_is_changed(cluster: Cluster, bu
     assert cluster.lock.read_text() == text
 
 
-def test_it_goes_with_its_name(cluster: Cluster, built: Result) -> None:
+def test_environment_is_removed_with_its_name(cluster: Cluster, built: Result) -> None:
     result = cluster.run(cluster_environments={})
     assert result.rc == 0, result.stdout
     for machine in cluster.machines:
-        assert machine.inside("test", "-e", ROOT, check=False).returncode, "the folder of the last one goes, too"
+        assert machine.inside("test", "-e", ROOT, check=False).returncode, (
+            "the parent folder of the last environment must be gone"
+        )

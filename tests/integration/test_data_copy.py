@@ -1,4 +1,4 @@
-"""A folder of data on three nodes, where there is no file server: copied once, passed on, read again, repaired."""
+"""A data folder on three nodes without a file server: copied once, distributed, verified, repaired."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def nodes(networked: list[Machine]) -> Iterator[list[Machine]]:
-    """They have nothing before, and nothing that is still coming behind."""
+    """Yield nodes without the data, and stop transfers afterwards."""
     remove(networked)
     yield networked
     for machine in networked:
@@ -65,12 +65,12 @@ def copy(play: Play, source: Path) -> Callable[..., Result]:
 
 
 def digests(machine: Machine, folder: str = TARGET) -> dict[str, str]:
-    said = machine.inside("find", folder, "-type", "f", "-exec", "sha256sum", "{}", "+", check=False).stdout
-    lines = [line.split("  ", 1) for line in said.splitlines()]
+    message = machine.inside("find", folder, "-type", "f", "-exec", "sha256sum", "{}", "+", check=False).stdout
+    lines = [line.split("  ", 1) for line in message.splitlines()]
     return {path.removeprefix(f"{folder}/"): digest for digest, path in lines}
 
 
-def wanted(source: Path) -> dict[str, str]:
+def expected_digests(source: Path) -> dict[str, str]:
     return {path: hashlib.sha256((source / path).read_bytes()).hexdigest() for path in SIZES}
 
 
@@ -78,12 +78,12 @@ def counted(machine: Machine, what: str) -> int:
     return int(machine.inside("cat", what).stdout)
 
 
-def said(result: Result) -> str:
+def message(result: Result) -> str:
     [[_, found]] = result.results(TASK).items()
     return str(found["msg"])
 
 
-def test_it_is_sent_once_arrives_everywhere_and_a_second_run_changes_nothing(
+def test_data_is_sent_once_to_every_node_and_second_run_changes_nothing(
     nodes: list[Machine], copy: Callable[..., Result], source: Path
 ) -> None:
     checked = copy(check=True)
@@ -98,26 +98,26 @@ def test_it_is_sent_once_arrives_everywhere_and_a_second_run_changes_nothing(
         [counted(machine, what) - before[at][place] for at, machine in enumerate(nodes)]
         for place, what in enumerate((RECEIVED, SENT))
     )
-    assert all(WEIGHT < count < 1.5 * WEIGHT for count in received), "each node gets it once"
-    assert sum(count > WEIGHT for count in given) == 2, "and two nodes, not the controller, give it on"
+    assert all(WEIGHT < count < 1.5 * WEIGHT for count in received), "each node must receive the data once"
+    assert sum(count > WEIGHT for count in given) == 2, "two nodes, not the controller, must distribute the data"
     assert result.stdout.count("sent to node") == 1
     came = {name: one["came"] for name, one in result.results(TASK)["node1"]["nodes"].items()}
     assert came["node1"] == ["the controller"]
     assert all("the controller" not in came[name] for name in ("node2", "node3"))
     for machine in nodes:
-        assert digests(machine) == wanted(source)
+        assert digests(machine) == expected_digests(source)
         assert machine.inside("readlink", f"{TARGET}/test/link").stdout.strip() == "../train/a.bin"
         shown = machine.inside("find", ROOT, "-not", "-type", "l", "-printf", "%U:%G %m\n").stdout
         assert set(shown.splitlines()) == {"0:0 755", "0:0 644"}
         machine.inside("runuser", "-u", "muster", "--", "sha256sum", f"{TARGET}/train/a.bin", f"{TARGET}/empty")
-        assert ".muster-data" not in machine.inside("ls", "-A", TARGET).stdout, "nothing is left of the copying"
+        assert ".muster-data" not in machine.inside("ls", "-A", TARGET).stdout, "temporary files of the copy are left"
 
     again = copy()
     assert (again.rc, again.changed) == (0, []), again.stdout
-    assert "nothing was copied" in said(again)
+    assert "nothing was copied" in message(again)
 
 
-def test_a_flipped_byte_is_named_by_its_node_and_repaired_from_another(
+def test_flipped_byte_is_reported_and_repaired_from_another_node(
     nodes: list[Machine], copy: Callable[..., Result], source: Path
 ) -> None:
     assert copy().rc == 0
@@ -129,19 +129,19 @@ def test_a_flipped_byte_is_named_by_its_node_and_repaired_from_another(
     nodes[2].inside("sh", "-c", f"echo more > {TARGET}/mine")
     wrong = copy(data_copy_verify=True)
     assert wrong.rc == 2
-    assert f"node2: {TARGET}/train/a.bin was changed" in said(wrong)
-    assert "node1: " not in said(wrong)
+    assert f"node2: {TARGET}/train/a.bin was changed" in message(wrong)
+    assert "node1: " not in message(wrong)
     assert f"node3: {TARGET}/mine is additional, and stays" in wrong.stdout
 
     result = copy()
     assert result.rc == 0, result.stdout
-    assert "sent to node" not in result.stdout, "what other nodes have is not sent again"
-    assert digests(nodes[1]) == wanted(source)
+    assert "sent to node" not in result.stdout, "data that other nodes have was sent again"
+    assert digests(nodes[1]) == expected_digests(source)
     assert nodes[2].inside("cat", f"{TARGET}/mine").stdout == "more\n"
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_in_the_middle_is_finished_by_the_next(
+def test_next_run_completes_a_killed_run(
     nodes: list[Machine], copy: Callable[..., Result], source: Path, tmp_path: Path
 ) -> None:
     first, _, last = nodes
@@ -149,30 +149,30 @@ def test_a_run_that_is_killed_in_the_middle_is_finished_by_the_next(
     given = ["-e", f"data_copy_src={source}", "-e", f"data_copy_dest={TARGET}"]
     with slow(first, RATE):
         run = Run(tmp_path, PLAYBOOK, *given, inventory=INVENTORY)
-        until(lambda: counted(last, RECEIVED) > before + WEIGHT // 4, PATIENCE, "it is in the middle")
+        until(lambda: counted(last, RECEIVED) > before + WEIGHT // 4, PATIENCE, "the copy is in progress")
         run.kill()
     assert "sent to node1" in run.shown
     until(
         lambda: all(machine.inside("ps", "-u", "nobody", "-o", "pid=", check=False).stdout == "" for machine in nodes),
         PATIENCE,
-        "nobody gives it any more",
+        "all sources have stopped",
     )
     for machine in nodes:
         half = {path: one for path, one in digests(machine).items() if not path.startswith(".muster-data/")}
-        assert half.items() <= wanted(source).items(), "what has a name is whole"
+        assert half.items() <= expected_digests(source).items(), "a file with its final name must be complete"
     assert any(machine.inside("ls", "-A", TARGET, check=False).stdout == ".muster-data\n" for machine in nodes)
     result = copy()
     assert result.rc == 0, result.stdout
-    assert "sent to node" not in result.stdout, "the first node had all of it"
-    assert [digests(machine) for machine in nodes] == [wanted(source)] * 3
+    assert "sent to node" not in result.stdout, "the first node already had all data"
+    assert [digests(machine) for machine in nodes] == [expected_digests(source)] * 3
 
 
-def test_what_a_node_has_goes_to_the_others(nodes: list[Machine], copy: Callable[..., Result], source: Path) -> None:
+def test_data_of_a_node_is_copied_to_others(nodes: list[Machine], copy: Callable[..., Result], source: Path) -> None:
     giver = nodes[1]
     giver.inside("mkdir", "-p", TARGET)
     giver.podman_copy(source / "train", TARGET)
     giver.inside("chown", "-R", "muster:", TARGET)
-    listed = {path: one for path, one in wanted(source).items() if path.startswith("train/")}
+    listed = {path: one for path, one in expected_digests(source).items() if path.startswith("train/")}
     result = copy(f"node2:{TARGET}")
     assert result.rc == 0, result.stdout
     assert "sent to node" not in result.stdout
@@ -187,10 +187,10 @@ def test_what_a_node_has_goes_to_the_others(nodes: list[Machine], copy: Callable
     giver.inside("sh", "-c", f"chown root: {TARGET}/train/b.bin")
     refused = copy(f"node2:{TARGET}")
     assert refused.rc == 2
-    assert f"node2: {TARGET}: 'train/b.bin': it belongs to root, and the folder to muster" in said(refused)
+    assert f"node2: {TARGET}: 'train/b.bin': it belongs to root, and the folder to muster" in message(refused)
 
 
-def test_what_cannot_be_is_named_before_anything_is_copied(
+def test_impossible_copy_is_reported_before_anything_is_copied(
     nodes: list[Machine], copy: Callable[..., Result], source: Path
 ) -> None:
     nodes[2].inside("sh", "-ec", f"mkdir -p {ROOT}; mount -t tmpfs -o size=5m,mode=755 tmpfs {ROOT}")
@@ -199,13 +199,13 @@ def test_what_cannot_be_is_named_before_anything_is_copied(
     finally:
         nodes[2].inside("umount", ROOT)
     assert full.rc == 2
-    assert f"node3: {TARGET} has no room: 8 MB are to come" in said(full)
+    assert f"node3: {TARGET} has no room: 8 MB are to come" in message(full)
     nodes[0].inside("install", "-d", "-o", "muster", ROOT)
     theirs = copy()
-    assert f"node1: {TARGET} is not safe to use: {ROOT} belongs to muster" in said(theirs)
+    assert f"node1: {TARGET} is not safe to use: {ROOT} belongs to muster" in message(theirs)
     assert digests(nodes[1]) == {}
 
     (source / "shadow").symlink_to("/etc/shadow")
     wrong = copy(data_copy_dest="/etc/muster-data")
-    assert "/etc/muster-data belongs to the system" in said(wrong)
-    assert "'shadow': it is a link to '/etc/shadow'" in said(copy())
+    assert "/etc/muster-data belongs to the system" in message(wrong)
+    assert "'shadow': it is a link to '/etc/shadow'" in message(copy())

@@ -1,4 +1,4 @@
-"""Why a launch failed, said by itself and by hand: faults on real nodes, with the cause that each has."""
+"""Diagnosis of failed launches, automatic and on request: faults on real nodes with their causes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.moment
 
 USER = "ada"
-SOON = 20.0  # seconds that a diagnosis may take
+SOON = 20.0  # limit of a diagnosis in seconds
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def nodes(with_pytorch: None) -> list[Machine]:
 
 @pytest.fixture
 def drill(request: pytest.FixtureRequest, tmp_path: Path, nodes: list[Machine]) -> Iterator[Drill]:
-    """One rank on each of three nodes; an administrator's launch, or the own one of somebody."""
+    """Yield a drill with one rank on each of three nodes. Parameter: the user of a user launch."""
     variables = {"cluster_launch_nodes": list(NODES), "cluster_nproc_per_node": 1}
     drill = Drill(tmp_path, variables, user=getattr(request, "param", ""))
     yield drill
@@ -46,7 +46,7 @@ def drill(request: pytest.FixtureRequest, tmp_path: Path, nodes: list[Machine]) 
 
 @pytest.fixture
 def by_hand(play: Play, tmp_path: Path) -> Callable[..., Result]:
-    """playbooks/diagnose.yml, as the controller of the drill has it."""
+    """Return a function that runs playbooks/diagnose.yml on the controller of the drill."""
 
     def run(**variables: Any) -> Result:
         return play("playbooks/diagnose.yml", extravars={"cluster_artifacts_dir": str(tmp_path / "kept"), **variables})
@@ -55,12 +55,12 @@ def by_hand(play: Play, tmp_path: Path) -> Callable[..., Result]:
 
 
 def diagnosed(drill: Drill) -> dict[str, Any]:
-    """What was said of a launch that has failed; on the screen as in its folder, and without a trace on the nodes."""
+    """Return the diagnosis of a failed launch. Check that screen and file agree and that nodes keep no trace."""
     result = drill.result()
     said: dict[str, Any] = result["diagnosis"]
     kept = json.loads((drill.run / "diagnosis.json").read_text())["lines"]
     assert kept[:-1] == said["lines"][:-1]
-    assert "ansible" not in kept[-1] or f" -i {INVENTORY.relative_to(ROOT)}" in kept[-1]  # as it can be typed
+    assert "ansible" not in kept[-1] or f" -i {INVENTORY.relative_to(ROOT)}" in kept[-1]  # ready to copy and paste
     for name in ("diagnosis.json", "evidence.json"):
         assert (drill.run / name).stat().st_mode & 0o777 == 0o600
     assert all(line in result["msg"] for line in said["lines"])
@@ -77,9 +77,9 @@ def causes(said: dict[str, Any]) -> list[tuple[str, str, int | None]]:
     return [(one["id"], one["node"], one["rank"]) for one in said["causes"]]
 
 
-def test_a_rank_that_raises(drill: Drill, nodes: list[Machine], by_hand: Callable[..., Result]) -> None:
+def test_exception_in_a_rank_is_diagnosed(drill: Drill, nodes: list[Machine], by_hand: Callable[..., Result]) -> None:
     drill.begin("--fault=raise", "--rank=1").in_step(3)
-    drill.fault(lambda: drill.open_gate(nodes[1]), lambda: not drill.goes_on() or drill.has_verdict())
+    drill.fault(lambda: drill.open_gate(nodes[1]), lambda: not drill.is_running() or drill.has_verdict())
     verdict = drill.end()
     said = diagnosed(drill)
     assert (said["word"], causes(said)) == ("confirmed", [("process.exception", "node2", 1)])
@@ -93,7 +93,7 @@ def test_a_rank_that_raises(drill: Drill, nodes: list[Machine], by_hand: Callabl
 
 
 @pytest.mark.slow
-def test_a_stopped_rank(drill: Drill) -> None:
+def test_stopped_rank_is_diagnosed(drill: Drill) -> None:
     drill.variables["launch_stall_timeout"] = 4
     drill.begin().in_step(3)
     pid = drill.pid(2)
@@ -104,8 +104,8 @@ def test_a_stopped_rank(drill: Drill) -> None:
 
 
 @pytest.mark.slow
-def test_a_port_that_is_filtered_while_the_nodes_look_for_each_other(drill: Drill, nodes: list[Machine]) -> None:
-    """The probe before the start is left out, as it would refuse the launch."""
+def test_filtered_port_during_rendezvous_is_diagnosed(drill: Drill, nodes: list[Machine]) -> None:
+    """The probe before the start is disabled, because it would refuse the launch."""
     drill.variables.update(launch_probe=False, launch_rendezvous_timeout=10)
     port = net_faults.PORT
     with net_faults.shut(nodes[0], nodes[1], port, f"{port} ip saddr {nodes[1].address}", "drop", refused=False):
@@ -120,7 +120,7 @@ def test_a_port_that_is_filtered_while_the_nodes_look_for_each_other(drill: Dril
 
 
 @pytest.mark.parametrize("drill", [USER], indirect=True)
-def test_what_somebodys_own_launch_cannot_see_is_not_looked_at(drill: Drill) -> None:
+def test_user_launch_skips_checks_that_need_root(drill: Drill) -> None:
     drill.begin().in_step(3)
     pid = drill.pid(1)
     drill.fault(lambda: hit(pid, signal.SIGKILL), lambda: pid not in processes(drill.launch_id))
@@ -132,7 +132,7 @@ def test_what_somebodys_own_launch_cannot_see_is_not_looked_at(drill: Drill) -> 
     assert "kernel.oom" in open_questions
 
 
-def test_an_unknown_launch_and_one_that_ended_well_are_said_so(
+def test_unknown_and_successful_launches_are_reported(
     drill: Drill, nodes: list[Machine], by_hand: Callable[..., Result]
 ) -> None:
     assert "No launch was begun from here" in by_hand().stdout
@@ -147,15 +147,15 @@ def test_an_unknown_launch_and_one_that_ended_well_are_said_so(
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """Where somebody keeps what torchrun printed, a file for each node."""
+    """Return the folder for the user's torchrun logs, one file per node."""
     folder = tmp_path / "logs"
     folder.mkdir()
     return folder
 
 
 @pytest.fixture
-def typed_by_hand(request: pytest.FixtureRequest, nodes: list[Machine], logs: Path, tmp_path: Path) -> Iterator[Drill]:
-    """torchrun on two nodes, as somebody types it there; Muster has begun nothing. Rank 1 has a fault at its gate."""
+def manual_launch(request: pytest.FixtureRequest, nodes: list[Machine], logs: Path, tmp_path: Path) -> Iterator[Drill]:
+    """Yield torchrun on two nodes, started by hand without Muster. Rank 1 has a fault at its gate."""
     gate = Drill(tmp_path, {}).gate
     torchrun = "/opt/muster/pytorch/current/bin/torchrun"
     begun: list[subprocess.Popen[bytes]] = []
@@ -169,7 +169,7 @@ def typed_by_hand(request: pytest.FixtureRequest, nodes: list[Machine], logs: Pa
             f"--fault={request.param}",
             "--rank=1",
         ]
-        # By their host names they would meet at the loopback, and end: nobody has set up names on these machines.
+        # These machines have no cluster names. By host name, the ranks would meet on loopback and end.
         env = ["--env", "MUSTER_BACKEND=gloo", "--env", "GLOO_SOCKET_IFNAME=eth0"]
         argv = ["podman", "exec", "--user", USER, *env, machine.container, *words]
         with (logs / f"{machine.name}.log").open("wb") as log:
@@ -179,30 +179,30 @@ def typed_by_hand(request: pytest.FixtureRequest, nodes: list[Machine], logs: Pa
         yield drill
     finally:
         for machine in nodes[:2]:
-            for pid in typed_processes(machine):
+            for pid in manual_processes(machine):
                 hit(pid, signal.SIGKILL)
             machine.inside("rm", "--force", gate, "/tmp/steps.py")
         for process in begun:
             process.wait(PATIENCE)
 
 
-def typed_processes(machine: Machine) -> list[int]:
-    """On this machine, those of the hand-typed launch: launcher and rank carry its port."""
+def manual_processes(machine: Machine) -> list[int]:
+    """Return the pids of the launch by hand on this machine. Launcher and rank carry its port."""
     mine = [pid for pid in all_pids() if "--master-port=29555" in read_proc(pid, "cmdline")]
     mine += [pid for pid in all_pids() if environ(pid).get("MASTER_PORT") == "29555"]
     return [pid for pid in mine if environ(pid).get("HOSTNAME") == machine.inside("hostname").stdout.strip()]
 
 
-def ranks_typed() -> set[str]:
+def running_ranks() -> set[str]:
     return {env["RANK"] for pid in all_pids() if (env := environ(pid)).get("MASTER_PORT") == "29555" and "RANK" in env}
 
 
-@pytest.mark.parametrize("typed_by_hand", ["sleep"], indirect=True)
-def test_a_launch_typed_by_hand_that_hangs(
-    typed_by_hand: Drill, nodes: list[Machine], by_hand: Callable[..., Result]
+@pytest.mark.parametrize("manual_launch", ["sleep"], indirect=True)
+def test_hanging_manual_launch_is_diagnosed(
+    manual_launch: Drill, nodes: list[Machine], by_hand: Callable[..., Result]
 ) -> None:
-    until(lambda: {"0", "1"} <= ranks_typed(), PATIENCE, "both ranks run")
-    typed_by_hand.open_gate(nodes[1])
+    until(lambda: {"0", "1"} <= running_ranks(), PATIENCE, "both ranks run")
+    manual_launch.open_gate(nodes[1])
     done = by_hand(live=True)
     assert done.rc == 0, done.stdout
     [result] = done.results("Diagnose the launch").values()
@@ -211,18 +211,18 @@ def test_a_launch_typed_by_hand_that_hangs(
     assert [one["node"] for one in evidence["launch"]["nodes"]] == ["node1", "node2"]
     assert {shot["rank"] for all_of in evidence["agents"].values() for one in all_of for shot in one["ranks"]} == {0, 1}
     assert result["diagnosis"]["lines"][0].startswith("What: ")
-    assert {"0", "1"} <= ranks_typed()  # it goes on
+    assert {"0", "1"} <= running_ranks()  # still running
 
 
 @pytest.mark.pipeline
-@pytest.mark.parametrize("typed_by_hand", ["raise"], indirect=True)
-def test_a_folder_of_logs_that_muster_did_not_make(
-    typed_by_hand: Drill, nodes: list[Machine], logs: Path, by_hand: Callable[..., Result]
+@pytest.mark.parametrize("manual_launch", ["raise"], indirect=True)
+def test_foreign_log_folder_is_diagnosed(
+    manual_launch: Drill, nodes: list[Machine], logs: Path, by_hand: Callable[..., Result]
 ) -> None:
-    """Nobody is asked, so nothing is proved."""
-    until(lambda: {"0", "1"} <= ranks_typed(), PATIENCE, "both ranks run")
-    typed_by_hand.open_gate(nodes[1])
-    until(lambda: not any(typed_processes(machine) for machine in nodes[:2]), PATIENCE, "torchrun has given up")
+    """The nodes are not contacted, so no cause is proved."""
+    until(lambda: {"0", "1"} <= running_ranks(), PATIENCE, "both ranks run")
+    manual_launch.open_gate(nodes[1])
+    until(lambda: not any(manual_processes(machine) for machine in nodes[:2]), PATIENCE, "torchrun has ended")
     assert "sample 17 is broken" in (logs / "node2.log").read_text()
     done = by_hand(log=str(logs))
     assert done.rc == 0, done.stdout

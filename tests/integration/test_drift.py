@@ -1,4 +1,4 @@
-"""What drifted on two nodes is found, with who and when, put back, and then there is none."""
+"""Drift on two nodes is found with user and time, repaired, and then gone."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 PUT_BACK = "sudo gpasswd --delete muster sudo"
-# A name's time is that of the command; a clock that is read twice may differ by a rounding.
+# The recorded time is that of the command. Two clock readings may differ by rounding.
 SLACK = 2.0
 
 
 def drift(**variables: str) -> subprocess.CompletedProcess[str]:
-    """As a person types it, whose own screen is looked at."""
+    """Run the drift playbook like a user, with its own screen output."""
     argv = [str(BIN / "ansible-playbook"), "playbooks/drift.yml", "-i", str(INVENTORY), "-e", json.dumps(variables)]
     return subprocess.run(
         argv, cwd=ROOT, env={**os.environ, **ENVIRONMENT}, check=False, capture_output=True, text=True
@@ -40,7 +40,7 @@ def found() -> dict[str, Any]:
 
 
 def of(fault: Fault, differences: list[dict[str, Any]]) -> dict[str, Any]:
-    """The one difference that is about this fault."""
+    """Return the single difference of this fault."""
     fits = [
         one
         for one in differences
@@ -51,7 +51,7 @@ def of(fault: Fault, differences: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 class Story:
-    """No drift; then nearly all faults at once; their repair, and what no step owns accepted; then the rest."""
+    """No drift; then all faults at once; then repair and acceptance of differences without a step; then the rest."""
 
     def __init__(self, node: Callable[[str], Machine]) -> None:
         self.machines = {name: node(name) for name in NODES}
@@ -76,20 +76,20 @@ def story(play: Play, networked: list[Machine], with_pytorch: None, node: Callab
     del networked, with_pytorch
     try:
         yield Story(node)
-    finally:  # whatever the tests have found: no other one begins with these faults
+    finally:  # other tests must not start with these faults
         node("node1").ssh(PUT_BACK, check=False)
         node("node1").ssh("sudo apt-get install --yes --allow-downgrades python3-venv=3.11.2-1+b1", check=False)
         result = play("site.yml", tags="baseline,network,pytorch")
         assert result.rc == 0, result.stdout
 
 
-def test_a_finished_cluster_has_no_drift(story: Story) -> None:
+def test_finished_cluster_has_no_drift(story: Story) -> None:
     assert story.calm.returncode == 0, story.calm.stdout
     assert "no drift on" in story.calm.stdout
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_each_is_found_with_who_and_when(story: Story, fault: Fault) -> None:
+def test_fault_is_found_with_user_and_time(story: Story, fault: Fault) -> None:
     one = of(fault, story.seen["differences"])
     assert one["status"] == "fail"
     assert one["by"] == fault.by, one
@@ -100,30 +100,30 @@ def test_each_is_found_with_who_and_when(story: Story, fault: Fault) -> None:
     assert moment <= one["since"] <= time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(story.ended + SLACK))
 
 
-def test_nothing_else_is_said_to_have_drifted(story: Story) -> None:
+def test_nothing_else_is_reported(story: Story) -> None:
     about = {id(of(fault, story.seen["differences"])) for fault in FAULTS}
     rest = [one for one in story.seen["differences"] if id(one) not in about]
-    # A file that was taken away for the unit's sake is one of its own.
+    # The file that was deleted for the unit fault is a separate difference.
     assert [one["what"] for one in rest] == ["/etc/systemd/logind.conf.d/90-muster.conf is missing"]
 
 
-def test_drift_ends_with_2_and_changes_nothing(story: Story) -> None:
+def test_drift_exits_with_2_and_changes_nothing(story: Story) -> None:
     assert story.drifted.returncode == 2
     assert story.gone == []
 
 
-def test_the_steps_put_back_what_they_own_and_the_rest_is_accepted(story: Story) -> None:
+def test_steps_repair_their_own_drift_and_the_rest_is_accepted(story: Story) -> None:
     assert story.repair.returncode == 0, story.repair.stdout
-    assert story.still == [], "it is as the fault left it"
+    assert story.still == [], "repair did not change these"
     assert [one for one in story.repaired["differences"] if one["status"] == "fail"] == []
     done = "\n".join(story.repaired["repairs"])
     assert "node1: no step puts this back: the package python3-venv has another version" in done
-    # The keys of the nodes are known to all of them.
+    # All nodes know the keys of all nodes.
     for names, tag in (("node1", "baseline"), (",".join(NODES), "network"), ("node1,node2", "pytorch")):
         assert f"--tags {tag} --limit {names}\n" in f"{done}\n"
 
 
-def test_rights_are_found_and_a_node_that_is_down_stops_nothing(story: Story) -> None:
+def test_admin_rights_are_found_while_another_node_is_down(story: Story) -> None:
     machine = story.machines["node2"]
     RIGHTS.put_on(story.machines[RIGHTS.node])
     machine.podman("stop", "--time=0")
@@ -133,7 +133,7 @@ def test_rights_are_found_and_a_node_that_is_down_stops_nothing(story: Story) ->
     finally:
         machine.podman("start")
         story.machines[RIGHTS.node].ssh(PUT_BACK)
-        until(machine.ssh_answers, PATIENCE, "it answers again")
+        until(machine.ssh_answers, PATIENCE, "the node answers again")
     verdict = json.loads((ARTIFACTS / "latest/verdict.json").read_text())
     assert ("drift.unreachable", "node2") in {(one["id"], one["node"]) for one in verdict["findings"]}
     assert result.returncode == 2

@@ -1,6 +1,6 @@
-"""What somebody did to environments with a name, one of wheels and one of conda's packages: found, put back, gone.
+"""Changes in named environments, one of wheels and one of conda packages, are found and repaired.
 
-The index is a stand-in, and so is torch; see test_environments.py and conda_packages.py.
+The index and torch are stubs; see test_environments.py and conda_packages.py.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TEAM, BIO = f"{ROOT}/team/current", f"{ROOT}/bio/current"
 SITE = "lib/python3.11/site-packages"
 NODES = ("node1", "node2")
 YML = "channels: [{channel}]\ndependencies: [greet, python 3.11.*]\n"
-# By node and environment: what is typed there as the administrator, the finding, words of it and of the command.
+# By node and environment: the administrator's command, the finding, and words of the finding and of the command.
 FAULTS = {
     ("node1", "team"): (
         f"{wheel()} && sudo {TEAM}/bin/pip install --no-index /tmp/somebodys-1.0-py3-none-any.whl",
@@ -62,7 +62,7 @@ SAID = (f"{TEAM}/bin/python -c 'import tiny; print(tiny.VERSION)'", f"sudo -u mu
 
 
 class Cluster:
-    """Two nodes with both environments, and what their inventory says of them."""
+    """Two nodes with both environments, and the inventory variables of the environments."""
 
     def __init__(self, play: Play, machines: dict[str, Machine], folder: Path) -> None:
         self.play, self.machines = play, machines
@@ -92,12 +92,12 @@ class Cluster:
         return self.play(playbook, extravars={**self.given, **more}, tags=tags, limit=",".join(NODES))
 
     def drift(self, **more: Any) -> tuple[Result, list[dict[str, Any]]]:
-        """How it ended, and what differs of these environments."""
+        """Run the drift playbook. Return its result and the differences of these environments."""
         result = self.run("playbooks/drift.yml", **more)
         kept = json.loads((ARTIFACTS / "latest/drift.json").read_text())["differences"]
         return result, [one for one in kept if "environment team" in one["what"] or "environment bio" in one["what"]]
 
-    def said(self) -> list[str]:
+    def outputs(self) -> list[str]:
         return [machine.ssh(command).stdout for machine in self.machines.values() for command in SAID]
 
 
@@ -121,8 +121,8 @@ def cluster(
             machine.inside("sh", "-c", f"rm -rf {PIP_CONF} {ROOT} /tmp/somebodys-1.0-py3-none-any.whl")
 
 
-def test_what_was_done_to_them_is_found_with_who_and_when_and_put_back(cluster: Cluster) -> None:
-    before = cluster.said()
+def test_changes_are_found_with_user_and_time_and_repaired(cluster: Cluster) -> None:
+    before = cluster.outputs()
     _, calm = cluster.drift()
     assert calm == []
     for (name, _), (command, *_) in FAULTS.items():
@@ -142,7 +142,7 @@ def test_what_was_done_to_them_is_found_with_who_and_when_and_put_back(cluster: 
 
     result, left = cluster.drift(repair=True)
     assert left == [], result.stdout
-    assert cluster.said() == before
+    assert cluster.outputs() == before
     again = cluster.run("site.yml", tags="pytorch")
     assert (again.rc, again.changed) == (0, []), again.stdout
     for name in NODES:

@@ -1,4 +1,4 @@
-"""Two people without sudo: from a folder that they were given to results of launches of their own, on three nodes."""
+"""Two users without sudo, from a shared folder to results of their own launches on three nodes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def nodes(with_pytorch: None, node: Callable[[str], Machine]) -> list[Machine]:
 
 @pytest.fixture(scope="module")
 def engineers(nodes: list[Machine], play: Play) -> Iterator[tuple[Person, Person]]:
-    """Two people who have an account and a key, a checkout, their script, and the folder that they were given."""
+    """Yield two users with an account, a key, a checkout, a script, and the shared folder."""
     with people(nodes, anna=2001, ben=2002) as (anna, ben):
         made = play("site.yml", tags="launch_users", extravars={"launch_users": ["anna", "ben"]})
         assert made.rc == 0, made.stdout
@@ -62,7 +62,7 @@ def launches(person: Person) -> list[Path]:
 
 
 def newest(person: Person) -> Path:
-    """The folder of this person's newest launch."""
+    """Return the folder of this user's newest launch."""
     return launches(person)[-1].parent
 
 
@@ -76,9 +76,11 @@ def owners(machine: Machine, person: Person) -> set[str]:
     return set(found.split())
 
 
-def test_from_the_folder_to_a_fetched_result(nodes: list[Machine], engineers: tuple[Person, Person]) -> None:
+def test_user_launches_from_the_shared_folder_and_fetches_results(
+    nodes: list[Machine], engineers: tuple[Person, Person]
+) -> None:
     anna, _ = engineers
-    run = anna.types(*LAUNCH, "-e", '{"launch_fetch": ["result-*.txt"]}')
+    run = anna.run(*LAUNCH, "-e", '{"launch_fetch": ["result-*.txt"]}')
     assert run.returncode == 0, run.stdout + run.stderr
     assert "rank 0 as uid 2001 knows the sum 3" in run.stdout
     assert "anna's own launch, without root" in run.stdout
@@ -94,9 +96,7 @@ def test_from_the_folder_to_a_fetched_result(nodes: list[Machine], engineers: tu
 
 
 @pytest.mark.slow
-def test_both_at_once_the_second_is_refused_by_name_or_waits(
-    nodes: list[Machine], engineers: tuple[Person, Person]
-) -> None:
+def test_second_launch_is_refused_or_waits(nodes: list[Machine], engineers: tuple[Person, Person]) -> None:
     anna, ben = engineers
     before = len(launches(anna))
     log = anna.folder / "launch.log"
@@ -115,14 +115,14 @@ def test_both_at_once_the_second_is_refused_by_name_or_waits(
     assert len(launches(anna)) == before + 1
     launch_id = newest(anna).name
 
-    refused = ben.types(*LAUNCH)
+    refused = ben.run(*LAUNCH)
     assert refused.returncode != 0
     assert launch_id in refused.stdout
     assert "anna" in refused.stdout
 
-    # Her launch is not his to end; nor does he come to what it writes.
+    # He can neither stop her launch nor read its output.
     shutil.copytree(newest(anna), ben.checkout / "artifacts" / CLUSTER / launch_id)
-    stopped = ben.types("ansible-playbook", "playbooks/launch.yml", "-i", "../lab", "-e", f"launch_stop={launch_id}")
+    stopped = ben.run("ansible-playbook", "playbooks/launch.yml", "-i", "../lab", "-e", f"launch_stop={launch_id}")
     assert stopped.returncode != 0
     assert f"launch {launch_id} is anna's own, and ben logs in" in " ".join(stopped.stdout.split())
     assert first.poll() is None

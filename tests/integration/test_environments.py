@@ -1,6 +1,6 @@
-"""Environments beside the default one: downloaded once, the same on every node, launched in by name, and taken away.
+"""Named environments: downloaded once, equal on every node, used by launches, and removed.
 
-The index is a stand-in that counts, and so is torch: the real one of the default environment, under another version.
+The index is a stub that counts bytes. torch is the real one of the default environment under another version.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ dist.destroy_process_group()
 
 
 class Cluster:
-    """Two nodes with a counting index, and what their inventory says of environments."""
+    """Two nodes with a counting index, and the inventory variables of the environments."""
 
     def __init__(self, play: Play, machines: list[Machine], folder: Path) -> None:
         self.play, self.machines, self.folder = play, machines, folder
@@ -76,7 +76,7 @@ class Cluster:
             "cluster_launch_nodes": list(NODES),
             **more,
         }
-        # A launch has its own way of leaving a node out.
+        # Launches select nodes with their own option.
         limit = None if "launch" in playbook else ",".join(NODES)
         return self.play(playbook, extravars=extravars, check=check, limit=limit)
 
@@ -107,7 +107,7 @@ def default_of(machine: Machine) -> str:
 
 @pytest.fixture(scope="module")
 def built(cluster: Cluster) -> Result:
-    """The environment is built on both nodes; a check before it changed nothing, and said that it would be."""
+    """Build the environment on both nodes after a check run, which reported the change and changed nothing."""
     before = [default_of(machine) for machine in cluster.machines]
     check = cluster.run(check=True)
     assert check.rc == 0, check.stdout
@@ -117,11 +117,11 @@ def built(cluster: Cluster) -> Result:
     cluster.index.take_count()
     result = cluster.run()
     assert result.rc == 0, result.stdout
-    assert before == [default_of(machine) for machine in cluster.machines], "the default one was touched"
+    assert before == [default_of(machine) for machine in cluster.machines], "the default environment changed"
     return result
 
 
-def test_it_is_downloaded_once_locked_and_the_same_everywhere(cluster: Cluster, built: Result) -> None:
+def test_environment_is_downloaded_once_locked_and_equal_on_all_nodes(cluster: Cluster, built: Result) -> None:
     assert cluster.weight <= cluster.index.take_count() < 1.5 * cluster.weight
     text = cluster.lock.read_text()
     assert f"# asked for: torch=={RELEASE}+cpu, tiny>=1,<2\n" in text
@@ -130,15 +130,15 @@ def test_it_is_downloaded_once_locked_and_the_same_everywhere(cluster: Cluster, 
     assert [machine.ssh(ask).stdout.strip() for machine in cluster.machines] == 2 * [f"{RELEASE}+cpu 1.0"]
 
 
-def test_the_second_run_changes_nothing(cluster: Cluster, built: Result) -> None:
-    make_tiny(cluster.folder / "index", "1.1")  # whoever resolves anew takes this one
+def test_second_run_changes_nothing(cluster: Cluster, built: Result) -> None:
+    make_tiny(cluster.folder / "index", "1.1")  # only a new resolution uses this version
     written = cluster.lock.read_bytes()
     again = cluster.run()
     assert (again.rc, again.changed) == (0, []), again.stdout
     assert cluster.lock.read_bytes() == written
 
 
-def test_a_launch_names_it(cluster: Cluster, built: Result) -> None:
+def test_launch_uses_the_environment_by_name(cluster: Cluster, built: Result) -> None:
     script = cluster.file("sum.py", SCRIPT)
     result = cluster.run(
         "playbooks/launch.yml",
@@ -154,7 +154,7 @@ def test_a_launch_names_it(cluster: Cluster, built: Result) -> None:
     assert name.startswith(f"{RELEASE}-cpu-py3.")
 
 
-def test_what_cannot_be_is_refused_before_a_node_is_asked(cluster: Cluster) -> None:
+def test_invalid_request_is_refused_before_contacting_nodes(cluster: Cluster) -> None:
     wrong = {
         "both": {"requirements": "a.txt", "pyproject": "pyproject.toml"},
         "gone": {"requirements": str(cluster.folder / "gone.txt")},
@@ -176,7 +176,7 @@ def test_what_cannot_be_is_refused_before_a_node_is_asked(cluster: Cluster) -> N
     assert "no node was contacted" in result.stdout
 
 
-def test_another_request_is_built_beside_and_what_fails_holds_up_nothing_else(cluster: Cluster, built: Result) -> None:
+def test_changed_request_is_built_beside_and_a_failure_blocks_no_other(cluster: Cluster, built: Result) -> None:
     before = cluster.environments(cluster.machines[0])
     cluster.file("team.txt", "tiny==1.1\n")
     broken = {"requirements": str(cluster.file("broken.txt", "nobody-has-this\n")), "torch": RELEASE}
@@ -188,11 +188,11 @@ def test_another_request_is_built_beside_and_what_fails_holds_up_nothing_else(cl
     ask = f"{TEAM}/current/bin/python -c 'import tiny; print(tiny.VERSION)'"
     for machine in cluster.machines:
         assert machine.ssh(ask).stdout.strip() == "1.1"
-        assert set(before) < set(cluster.environments(machine)), "the one before is kept"
+        assert set(before) < set(cluster.environments(machine)), "the previous environment must be kept"
 
 
 @pytest.mark.moment
-def test_what_the_inventory_has_no_longer_goes_when_nobody_uses_it(cluster: Cluster, built: Result) -> None:
+def test_removed_environment_is_deleted_when_unused(cluster: Cluster, built: Result) -> None:
     first, second = cluster.machines
     first.inside("touch", f"{TEAM}/somebodys")
     pid = first.inside("sh", "-ec", f"cd {TEAM}/current/; sleep 600 >/dev/null 2>&1 & echo $!").stdout.strip()
@@ -201,10 +201,12 @@ def test_what_the_inventory_has_no_longer_goes_when_nobody_uses_it(cluster: Clus
         assert result.rc == 0, result.stdout
         assert "node1: a process uses the environment team" in result.stdout
         assert cluster.environments(first)
-        assert second.inside("test", "-e", ROOT, check=False).returncode, "the folder of the last one goes, too"
+        assert second.inside("test", "-e", ROOT, check=False).returncode, (
+            "the parent folder of the last environment must be gone"
+        )
     finally:
         first.inside("kill", pid)
-    until(lambda: first.inside("test", "-d", f"/proc/{pid}", check=False).returncode, PATIENCE, "it has ended")
+    until(lambda: first.inside("test", "-d", f"/proc/{pid}", check=False).returncode, PATIENCE, "the process has ended")
     result = cluster.run(cluster_environments={})
     assert result.rc == 0, result.stdout
     assert first.inside("ls", "-A", TEAM).stdout == "somebodys\n"
@@ -216,13 +218,11 @@ COMPILE = "import torch; print(torch.compile(lambda x: x.sin() + 1)(torch.zeros(
 
 
 @pytest.mark.slow
-def test_torch_compile_has_its_compiler_where_that_is_requested(
-    with_pytorch: None, play: Play, networked: list[Machine]
-) -> None:
+def test_torch_compile_finds_the_requested_compiler(with_pytorch: None, play: Play, networked: list[Machine]) -> None:
     machine = next(machine for machine in networked if machine.name == "node3")
     run = "sudo -u muster env TORCHINDUCTOR_CACHE_DIR=/tmp/muster-test /opt/muster/pytorch/current/bin/python"
     command = f"{run} -c '{COMPILE}'"
-    assert machine.ssh(command, check=False).returncode != 0, "it has a compiler already"
+    assert machine.ssh(command, check=False).returncode != 0, "a compiler is already installed"
 
     def baseline(*, check: bool = False) -> Result:
         extravars = {"node_baseline_compiler": True}

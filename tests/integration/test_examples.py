@@ -1,7 +1,7 @@
-"""The examples, run as a user runs them: by plain Python and torchrun on a node, and through Muster on two.
+"""The examples, run as a user runs them: by Python and torchrun on one node, and through Muster on two nodes.
 
-The training is killed at a random step, resumed, stopped by SIGTERM and resumed once more: in the end its parameters
-are those of the run that nothing happened to, bit by bit.
+The training is killed at a random step, resumed, stopped by SIGTERM and resumed again. Its final parameters must equal
+those of an undisturbed run bit by bit.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ if TYPE_CHECKING:
     from machines import Machine, Play
 
 BIN = "/opt/muster/pytorch/current/bin"
-PLACE = "/srv/muster-examples"  # on the nodes, the training user's
+PLACE = "/srv/muster-examples"  # on the nodes, owned by the training user
 EXAMPLES = f"{PLACE}/examples"
 TRAIN = f"{EXAMPLES}/cifar10/train.py"
 STEPS = 100
-# torch 2.13 with Python 3.11: one of seven short runs that leave the group to Python's end, or to a cycle.
+# torch 2.13 with Python 3.11: one of seven short runs aborts if the process group is destroyed at exit or by the
+# garbage collector.
 ABORTED, TRIES = "terminate called without an active exception", 6
 SMALL = ["--width=8", "--num-workers=0", "--log-every=1"]
-# Ten epochs of ten steps; a checkpoint in the midst of an epoch, too.
+# Ten epochs of ten steps, with checkpoints also in the middle of an epoch.
 LONG = [*SMALL, "--samples=960", "--epochs=10", "--global-batch=96", "--micro-batch=16", "--checkpoint-every=7"]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def nodes(with_pytorch: None, node: Callable[[str], Machine]) -> Iterator[tuple[Machine, Machine]]:
-    """Two nodes with the training user, the environment, and a copy of the examples that is that user's."""
+    """Yield two nodes with the training user, the environment, and that user's copy of the examples."""
     machines = node("node1"), node("node2")
     for machine in machines:
         machine.inside("rm", "--recursive", "--force", PLACE)
@@ -54,13 +55,13 @@ def nodes(with_pytorch: None, node: Callable[[str], Machine]) -> Iterator[tuple[
 
 
 def as_user(machine: Machine, *command: str) -> str:
-    """What a command said, typed by the training user in PLACE."""
+    """Return the output of a command that the training user runs in PLACE."""
     text = f"cd {PLACE} && PATH={BIN}:$PATH OMP_NUM_THREADS=1 {shlex.join(command)}"
     return machine.inside("runuser", "-u", "muster", "--", "bash", "-c", text).stdout
 
 
-def past_its_end(machine: Machine, *command: str) -> str:
-    """The same of a script that leaves its process group to Python's end, at which Gloo's own thread may abort."""
+def run_ignoring_exit_aborts(machine: Machine, *command: str) -> str:
+    """Like as_user, for a script without destroy_process_group: retry if a Gloo thread aborts at exit."""
     for _ in range(TRIES):
         try:
             return as_user(machine, *command)
@@ -71,7 +72,7 @@ def past_its_end(machine: Machine, *command: str) -> str:
 
 
 def events(text: str) -> dict[str, Any]:
-    """The last event of each kind."""
+    """Return the last event of each kind."""
     lines = [line.removeprefix("@muster ") for line in text.splitlines() if "{" in line]
     return {event["event"]: event for event in map(json.loads, lines)}
 
@@ -80,7 +81,7 @@ def events(text: str) -> dict[str, Any]:
 
 
 def launched(folder: Path, *arguments: str) -> Drill:
-    """A launch that goes on alone, and is watched: no node is given up, however busy this machine is."""
+    """Start a launch that never gives up a node, however busy this machine is."""
     folder.mkdir()
     requested = {
         "launch_script_src": str(ROOT / "examples/cifar10/train.py"),
@@ -95,25 +96,25 @@ def launched(folder: Path, *arguments: str) -> Drill:
     return Drill(folder, {**requested, "launch_attach": begun.launch_id}).begin()
 
 
-def said(drill: Drill) -> dict[str, Any]:
+def latest_events(drill: Drill) -> dict[str, Any]:
     log = drill.run / "logs/node1/rank0.stdout.log"
     return events(log.read_text().rpartition("\n")[0]) if log.exists() else {}
 
 
 def reach(drill: Drill, step: int) -> None:
-    until(lambda: said(drill).get("step", {}).get("step", 0) >= step, PATIENCE, f"step {step}")
-    assert "summary" not in said(drill), "it was over too soon"
+    until(lambda: latest_events(drill).get("step", {}).get("step", 0) >= step, PATIENCE, f"step {step}")
+    assert "summary" not in latest_events(drill), "the run ended too soon"
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the run said that nothing happened to."""
+    """Return the events of an undisturbed run."""
     drill = launched(tmp_path_factory.mktemp("whole") / "run", "--output=whole")
     assert drill.end()["status"] == "healthy"
-    return said(drill)
+    return latest_events(drill)
 
 
-def test_the_example_learns(whole: dict[str, Any]) -> None:
+def test_example_learns(whole: dict[str, Any]) -> None:
     assert whole["start"]["processes"] == 4
     assert whole["start"]["accumulation"] == 2
     assert "SYNTHETIC" in whole["data"]["source"]
@@ -124,7 +125,7 @@ def test_the_example_learns(whole: dict[str, Any]) -> None:
 
 @pytest.mark.moment
 @pytest.mark.slow
-def test_killed_and_stopped_and_resumed_it_comes_to_the_same_bits(whole: dict[str, Any], tmp_path: Path) -> None:
+def test_resumed_run_ends_with_the_same_parameters(whole: dict[str, Any], tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(2**32)
     source = random.Random(seed)
     first, rank, second = source.randint(8, 40), source.randint(0, 3), source.randint(50, 75)
@@ -135,7 +136,7 @@ def test_killed_and_stopped_and_resumed_it_comes_to_the_same_bits(whole: dict[st
     hit(drill.pid(rank), signal.SIGKILL)
     verdict = drill.end()
     assert verdict["status"] == "failed"
-    # As the launch saw it; or as the diagnosis says it, where it could look at what counts kills for memory.
+    # Reported by the launch, or by the diagnosis if it can read the OOM counters.
     said_so = (f"rank {rank} (local rank {rank % 2}) was killed by SIGKILL", f"rank {rank} on ")
     assert any(words in verdict["summary"] for words in said_so), verdict["summary"]
     assert "SIGKILL" in verdict["summary"]
@@ -145,20 +146,20 @@ def test_killed_and_stopped_and_resumed_it_comes_to_the_same_bits(whole: dict[st
     reach(drill, second)
     hit(drill.pid(3), signal.SIGTERM)
     assert drill.end()["status"] == "healthy", "every rank ended with 0"
-    stopped = said(drill)
+    stopped = latest_events(drill)
     assert 0 < stopped["resumed"]["step"] <= stopped["stopped"]["step"] < STEPS
-    assert stopped["resumed"]["step"] % 7 == 0, "the last checkpoint before it was killed"
+    assert stopped["resumed"]["step"] % 7 == 0, "resume from the last checkpoint before the kill"
 
     drill = launched(tmp_path / "resumed", "--output=broken", "--resume")
     assert drill.end()["status"] == "healthy"
-    resumed = said(drill)
+    resumed = latest_events(drill)
     assert resumed["resumed"]["step"] == stopped["stopped"]["step"]
     assert resumed["summary"]["parameters_sha256"] == whole["summary"]["parameters_sha256"]
     assert resumed["summary"]["accuracy"] == whole["summary"]["accuracy"]
 
 
 @pytest.mark.slow
-def test_one_command_compares_one_process_one_node_and_all(play: Play, tmp_path: Path) -> None:
+def test_scaling_command_compares_one_process_one_node_and_all(play: Play, tmp_path: Path) -> None:
     requested = {
         "cluster_launch_nodes": ["node1", "node2"],
         "cluster_nproc_per_node": 2,
@@ -181,14 +182,14 @@ def test_one_command_compares_one_process_one_node_and_all(play: Play, tmp_path:
     assert "speed-up  efficiency" in next(iter(result.results("Compare the launches").values()))["msg"]
     run = json.loads((latest / "run.json").read_text())
     assert "times as fast as 1 process" in run["sentence"]
-    assert run["id"] == latest.resolve().name, "the page that is named is the one with the table"
+    assert run["id"] == latest.resolve().name, "the reported page must contain the table"
     assert "<h2>Speed-up</h2>" in (latest / "report.html").read_text()
 
 
 @pytest.mark.slow
-# bf16 takes a GPU: PyTorch refuses its hook over Gloo.
+# bf16 needs a GPU: PyTorch rejects its hook with Gloo.
 @pytest.mark.parametrize("hook", ["fp16", "powersgd"])
-def test_it_learns_with_compressed_gradients(hook: str, play: Play, tmp_path: Path) -> None:
+def test_example_learns_with_compressed_gradients(hook: str, play: Play, tmp_path: Path) -> None:
     requested = {
         "cluster_launch_nodes": ["node1", "node2"],
         "cluster_nproc_per_node": 1,
@@ -202,13 +203,13 @@ def test_it_learns_with_compressed_gradients(hook: str, play: Play, tmp_path: Pa
     (log,) = tmp_path.glob("*/latest/logs/node1/rank0.stdout.log")
     found = events(log.read_text())
     assert (found["start"]["processes"], found["step"]["step"]) == (2, 60)
-    assert found["summary"]["accuracy"] > 0.5, "by chance it is 0.1"
+    assert found["summary"]["accuracy"] > 0.5, "random guessing gives 0.1"
 
 
 # ---------------------------------------------------------------- by hand, on one node
 
 
-def test_in_one_process_on_an_archive(nodes: tuple[Machine, Machine], tmp_path: Path) -> None:
+def test_single_process_trains_on_an_archive(nodes: tuple[Machine, Machine], tmp_path: Path) -> None:
     machine = nodes[0]
     cifar_archive.write(tmp_path / "cifar-10-python.tar.gz")
     subprocess.run(
@@ -228,8 +229,8 @@ def test_in_one_process_on_an_archive(nodes: tuple[Machine, Machine], tmp_path: 
     ]
 
 
-def test_little_memory_means_more_accumulation_and_the_same_batch(nodes: tuple[Machine, Machine]) -> None:
-    """Rank 1 has no room for 48 samples, nor for 24: both go on with 12."""
+def test_low_memory_increases_accumulation_and_keeps_the_batch(nodes: tuple[Machine, Machine]) -> None:
+    """Rank 1 runs out of memory with 48 and 24 samples, so both ranks use 12."""
     run = ["torchrun", "--nproc-per-node=2", "--master-port=29600", "payloads/short_of_memory.py", TRAIN, *SMALL]
     told = as_user(nodes[0], *run, "--samples=192", "--epochs=1", "--global-batch=96", "--output=short")
     start = events(told)["start"]
@@ -237,17 +238,17 @@ def test_little_memory_means_more_accumulation_and_the_same_batch(nodes: tuple[M
     assert events(told)["step"]["step"] == 2
 
 
-def test_an_old_script_and_its_migrated_form_learn_the_same(nodes: tuple[Machine, Machine]) -> None:
+def test_legacy_and_migrated_scripts_learn_the_same(nodes: tuple[Machine, Machine]) -> None:
     ports = "--master_port=29601"
     launch = ["python", "-m", "torch.distributed.launch", "--nproc_per_node=2", ports]
-    old = past_its_end(nodes[0], *launch, f"{EXAMPLES}/legacy/train_launch.py", "--epochs=2")
+    old = run_ignoring_exit_aborts(nodes[0], *launch, f"{EXAMPLES}/legacy/train_launch.py", "--epochs=2")
     torchrun = ["torchrun", "--nproc-per-node=2", "--master-port=29602"]
     new = as_user(nodes[0], *torchrun, f"{EXAMPLES}/legacy/train_torchrun.py", "--epochs=2")
     assert old.startswith("weights [")
     assert new == old
 
 
-def test_fsdp2_saved_by_three_is_loaded_by_two(nodes: tuple[Machine, Machine]) -> None:
+def test_fsdp2_checkpoint_of_three_ranks_loads_on_two(nodes: tuple[Machine, Machine]) -> None:
     script = f"{EXAMPLES}/fsdp2_checkpoint.py"
     torchrun = ["torchrun", "--master-port=29603"]
     saved = events(as_user(nodes[0], *torchrun, "--nproc-per-node=3", script, "save", "sharded"))["save"]

@@ -1,7 +1,7 @@
-"""An environment of conda that somebody has made on the nodes: recognised, verified, launched in, and left as it is.
+"""An existing conda environment on the nodes: detected, verified, used by a launch, and left unchanged.
 
-It is put together as conda would, by rattler, from the local channel. Its Python and its torch become the node's own by
-links on the node, which no package may have, and conda's history is written by hand, since no conda is at hand.
+rattler installs it from the local channel like conda would. Its Python and torch are links to the node's own, created
+on the node because packages may not contain them. The conda history is written by hand, because conda is not available.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ dist.all_reduce(total)
 print("ran in", sys.prefix, "sum", int(total), flush=True)
 dist.destroy_process_group()
 """
-# Whatever there is of it, but byte code.
+# All files except byte code.
 STATE = f"find {BASE} -not -name '*.pyc' -not -name __pycache__ -printf '%p %m %u %s %T@ %l\\n' | sort"
 
 
 def make_archive(folder: Path) -> Path:
-    """The environment for its path, as one archive."""
+    """Build the environment for its path as one archive."""
     channel = folder / "channel"
     python = {
         "bin/python3.11": b"#!/bin/sh\n",
@@ -109,8 +109,8 @@ def cluster(
 
 
 @pytest.fixture(scope="module")
-def there(cluster: Cluster) -> list[str]:
-    """It is on both nodes, and before that it was on one: what was said then. Returns its state on each node."""
+def installed_states(cluster: Cluster) -> list[str]:
+    """Install the environment on one node, check the report, and install it on both. Return its state on each node."""
     cluster.put(cluster.machines[0])
     result = cluster.run()
     assert result.rc != 0
@@ -120,11 +120,11 @@ def there(cluster: Cluster) -> list[str]:
     return cluster.states()
 
 
-def seen(result: Result) -> dict[str, Any]:
+def existing_environments(result: Result) -> dict[str, Any]:
     return {name: one["named"]["old"]["existing"] for name, one in result.results("Check PyTorch").items()}
 
 
-def test_it_is_recognised_verified_and_nothing_is_changed(cluster: Cluster, there: list[str]) -> None:
+def test_environment_is_detected_verified_and_unchanged(cluster: Cluster, installed_states: list[str]) -> None:
     for more in ({}, {"check": True}, {"pytorch_mode": "verify"}):
         result = cluster.run(**more)
         assert (result.rc, result.changed) == (0, []), result.stdout
@@ -132,11 +132,11 @@ def test_it_is_recognised_verified_and_nothing_is_changed(cluster: Cluster, ther
         version = cluster.machines[0].inside("sh", "-c", f"ls -d {REAL}/torch-*.dist-info").stdout
         version = version.strip().rpartition("/torch-")[2].removesuffix(".dist-info")
         found = {"path": PREFIX, "made_by": "conda", "python": "3.11.2", "torch": version}
-        assert seen(result) == dict.fromkeys(NODES, found)
-    assert cluster.states() == there
+        assert existing_environments(result) == dict.fromkeys(NODES, found)
+    assert cluster.states() == installed_states
 
 
-def test_a_launch_runs_in_it(cluster: Cluster, there: list[str]) -> None:
+def test_launch_runs_in_the_environment(cluster: Cluster, installed_states: list[str]) -> None:
     script = cluster.folder / "sum.py"
     script.write_text(SCRIPT)
     result = cluster.run(
@@ -148,15 +148,15 @@ def test_a_launch_runs_in_it(cluster: Cluster, there: list[str]) -> None:
     )
     assert result.rc == 0, result.stdout
     assert f"ran in {PREFIX} sum 1" in result.stdout
-    assert cluster.states() == there
+    assert cluster.states() == installed_states
 
 
 def reported(result: Result) -> str:
     return str(next(iter(result.results("Evaluate the inspection").values()))["msg"])
 
 
-def test_inspect_shows_the_line_by_which_it_is_used_and_then_what_it_is(cluster: Cluster, there: list[str]) -> None:
-    del there
+def test_inspect_shows_how_to_use_the_environment(cluster: Cluster, installed_states: list[str]) -> None:
+    del installed_states
     result = cluster.run("playbooks/inspect.yml", cluster_environments={})
     line = f"node1, node2: {PREFIX}: made by conda, Python 3.11, torch "
     to_add = f"To launch in it, add 'train: {{prefix: {PREFIX}}}' to cluster_environments."
@@ -174,15 +174,15 @@ def test_inspect_shows_the_line_by_which_it_is_used_and_then_what_it_is(cluster:
         assert "made by conda, Python 3.11, torch 2.5.0 on node2" in reported(result)
         kept = json.loads((ARTIFACTS / "inspect.json").read_text())["findings"]
         odd = {one["node"] for one in kept if (one["id"], one["status"]) == ("environment.existing.differs", "warn")}
-        assert odd == set(NODES), "with two nodes none is blamed"
+        assert odd == set(NODES), "with two nodes, neither is the odd one"
     finally:
         second.inside("sh", "-ec", f"rm -r {version}; ln -s {REAL}/torch {version}")
     assert first.inside("readlink", version).stdout == second.inside("readlink", version).stdout
 
 
 @pytest.mark.slow
-def test_whoever_else_may_change_it_is_named_and_everybody_is_refused(cluster: Cluster, there: list[str]) -> None:
-    del there
+def test_writable_environment_is_reported_or_refused(cluster: Cluster, installed_states: list[str]) -> None:
+    del installed_states
     machine = cluster.machines[0]
     machine.inside("chown", "-R", "admin:", BASE)
     try:
@@ -204,8 +204,8 @@ def test_whoever_else_may_change_it_is_named_and_everybody_is_refused(cluster: C
         machine.inside("sh", "-ec", f"chmod 0755 {BASE}; chmod o-w {PREFIX}/bin; chown -R root: {BASE}")
 
 
-def test_out_of_the_inventory_it_stays_where_it_is(cluster: Cluster, there: list[str]) -> None:
-    del there
+def test_environment_removed_from_the_inventory_is_kept(cluster: Cluster, installed_states: list[str]) -> None:
+    del installed_states
     before = cluster.states()
     result = cluster.run(cluster_environments={})
     assert (result.rc, result.changed) == (0, []), result.stdout

@@ -1,6 +1,6 @@
-"""Wheels go from node to node as they come, and another node gives them where one fails: seen from outside.
+"""Wheels are distributed between nodes while they arrive, and another source takes over when one fails.
 
-What is to be looked at in the middle is held there: the first node's way out is slow, and machines are paused.
+The tests hold a transfer in the middle: the first node's outgoing rate is limited, and machines are paused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from machines import Machine, Play, Result
 
 RATE = "12mbit"
-HALF = WEIGHT // 3  # bytes that have come to a node which is in the middle
+HALF = WEIGHT // 3  # bytes received by a node in the middle of the transfer
 RECEIVED = "/sys/class/net/eth0/statistics/rx_bytes"
 STRANGER = """
 import socket, sys
@@ -36,7 +36,7 @@ print(len(said), len(peer.recv(100)))
 
 @pytest.fixture(scope="module")
 def cluster(networked: list[Machine], play: Play, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CountedCluster]:
-    """The first node has its wheels from the index, and has kept them."""
+    """Yield a cluster whose first node got its wheels from the index and keeps them."""
     with counted_cluster(play, networked, tmp_path_factory.mktemp("counted")) as cluster:
         result, sent = cluster.provide("node1")
         assert result.rc == 0, result.stdout
@@ -46,7 +46,7 @@ def cluster(networked: list[Machine], play: Play, tmp_path_factory: pytest.TempP
 
 @pytest.fixture
 def nodes(cluster: CountedCluster) -> Iterator[list[Machine]]:
-    """The other two have nothing."""
+    """Yield the nodes. The second and third have no wheels."""
     for machine in cluster.machines[1:]:
         machine.inside("rm", "-rf", ROOT)
     yield cluster.machines
@@ -70,37 +70,37 @@ def received(machine: Machine) -> int:
 
 
 def processes(machine: Machine) -> list[str]:
-    """Those that speak with other nodes."""
+    """Return the PIDs of processes that exchange wheels with other nodes."""
     return machine.inside("ps", "-u", "nobody", "-o", "pid=", check=False).stdout.split()
 
 
 @contextmanager
 def providing(cluster: CountedCluster, machine: Machine, amount: int) -> Iterator[list[tuple[Result, int]]]:
-    """The other two are provided while the block runs, from when this one has got so many bytes; what came of it."""
+    """Run the step on the other two nodes during the block, which starts once this node has received this many bytes.
+    Yield a list that receives the result.
+    """
     done: list[tuple[Result, int]] = []
     before = received(machine)
     with ThreadPoolExecutor(1) as pool, slow(cluster.machines[0], RATE):
         running = pool.submit(cluster.provide, "node2", "node3")
-        until(lambda: running.done() or received(machine) > before + amount, PATIENCE, "it is in the middle")
+        until(lambda: running.done() or received(machine) > before + amount, PATIENCE, "the transfer is in progress")
         assert not running.done(), running.result()[0].stdout
         yield done
         done.append(running.result())
 
 
 @pytest.mark.slow
-def test_a_node_that_dies_in_the_middle_is_replaced_and_the_index_is_not_asked(
-    cluster: CountedCluster, nodes: list[Machine]
-) -> None:
+def test_failed_source_is_replaced_without_the_index(cluster: CountedCluster, nodes: list[Machine]) -> None:
     first, middle, last = nodes
     with providing(cluster, last, HALF) as done, paused(first):
-        # The last one has them from the middle one, which has only a part itself.
+        # The last node receives from the middle node, which has only a part so far.
         assert scan(find_machine("outsider"), middle.address, SHARED).open == []
         said = last.inside("python3", "-c", STRANGER, middle.address, str(SHARED)).stdout.split()
-        assert said == ["32", "0"], "whoever does not know the token gets nothing"
+        assert said == ["32", "0"], "a client without the token must get nothing"
         pids = processes(middle)
         assert pids
         middle.inside("sh", "-c", 'kill -9 "$@"; true', "sh", *pids)
-        until(lambda: not processes(middle), 20, "nobody gives anything there")
+        until(lambda: not processes(middle), 20, "no source is left on the node")
     result, sent = done[0]
     assert result.rc == 0, result.stdout
     assert sent == 0

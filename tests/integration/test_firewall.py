@@ -1,4 +1,4 @@
-"""The firewall, seen from outside: what is open, what is shut, what survives, and that nobody is ever locked out."""
+"""The firewall seen from outside: open and closed ports, kept rules, and no lockout."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ MASTER_PORT = 29500
 TRAINING = [MASTER_PORT, 32768, 40001, 50021]
 SERVICE = 8080
 PORTS = [22, SERVICE, *TRAINING]
-DROPPED = 5555  # by the site's own rule where there is one
+DROPPED = 5555  # by the site's own rule, if it exists
 FOREIGN = (
     ["allow", "from", "198.51.100.0/24", "to", "any", "port", "9100", "proto", "tcp", "comment", "site: metrics"],
     ["limit", "2222/tcp"],
     ["deny", "log", "23/tcp"],
 )
-# What a container engine, fail2ban and the site itself keep beside ufw.
+# Rules of a container engine, fail2ban and the site, beside ufw.
 SITE = """
 set -e
 iptables -t nat -N DOCKER
@@ -68,14 +68,14 @@ for chain in f2b-sshd DOCKER-USER; do iptables -F $chain; iptables -X $chain; do
 ip6tables -F f2b-sshd
 ip6tables -X f2b-sshd
 """
-# One that cannot be judged beforehand, and closes ssh all the same.
+# A rule that cannot be evaluated in advance and blocks SSH.
 TRAP = "-A ufw-before-input -p tcp --dport 22 -m conntrack --ctstate NEW -m length --length 0:65535 -j DROP"
-# A connection that is open already goes on past a redirection, and is silent for a while after a power cut.
+# An open connection continues after a redirection, and hangs for a while after a power cut.
 FRESH = {"ansible_ssh_args": "-o ControlMaster=no -o ControlPath=none"}
 GUARD = "/var/lib/muster/guard/firewall/state.json"
 SECONDS = 30
-LONG = 600  # it is not waited for
-BOOT = 90  # a second on a machine that has nothing else to do
+LONG = 600  # not waited for
+BOOT = 90  # one second on an idle machine
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def outsider(play: Play) -> Machine:
 
 @pytest.fixture(scope="module")
 def nodes(play: Play) -> Iterator[list[Machine]]:
-    """Two nodes with ufw as a provider hands them out, one with rules of its own; afterwards as they shall be."""
+    """Yield two nodes with ufw as delivered by a provider, one with its own rules. Configure both afterwards."""
     machines = [find_machine(name) for name in ("node1", "node2")]
     for machine in machines:
         bare(machine)
@@ -99,28 +99,28 @@ def nodes(play: Play) -> Iterator[list[Machine]]:
 
 @pytest.fixture
 def serving(nodes: list[Machine]) -> Iterator[list[Machine]]:
-    """The two, with something behind every port."""
+    """Yield the two nodes with a listener on every port."""
     with listeners(nodes[0], [DROPPED, *PORTS[1:]]), listeners(nodes[1], [DROPPED, *PORTS[1:]]):
         yield nodes
 
 
 def bare(machine: Machine) -> None:
-    """ufw as its package brings it: off, and without rules."""
+    """Reset ufw to the state of its package: off and without rules."""
     machine.inside(
         "sh", "-c", "ufw --force disable && cp /usr/share/ufw/iptables/*.rules /etc/ufw/ && chmod 640 /etc/ufw/*.rules"
     )
 
 
 def state(machine: Machine) -> str:
-    """Everything that its firewall is made of, in force and in files."""
+    """Return the active firewall and its files."""
     command = "nft --stateless list ruleset; cat /etc/default/ufw /etc/ufw/*.conf /etc/ufw/*.rules"
     return machine.inside("sh", "-c", command).stdout
 
 
 def of_others(machine: Machine) -> list[str]:
-    """Every rule of iptables that ufw did not write, in order and with its chain; and the site's table of nftables."""
+    """Return the iptables rules not written by ufw, in order with their chains, and the site's nftables table."""
     saved = machine.inside("sh", "-c", "iptables-save; ip6tables-save; nft --stateless list table inet site").stdout
-    builtin = (":INPUT", ":FORWARD", ":OUTPUT", ":PREROUTING", ":POSTROUTING")  # with policies of ufw, and counters
+    builtin = (":INPUT", ":FORWARD", ":OUTPUT", ":PREROUTING", ":POSTROUTING")  # have policies of ufw, and counters
     return [line for line in saved.splitlines() if "ufw" not in line and not line.startswith(("#", *builtin))]
 
 
@@ -136,7 +136,7 @@ def rules(machine: Machine) -> list[str]:
     return [line.strip() for line in machine.inside("ufw", "show", "added").stdout.splitlines()[1:]]
 
 
-def test_a_look_in_check_mode_reports_all_and_changes_nothing(play: Play, serving: list[Machine]) -> None:
+def test_check_mode_reports_everything_and_changes_nothing(play: Play, serving: list[Machine]) -> None:
     before = [state(machine) for machine in serving]
     result = play(PLAYBOOK, check=True)
     assert result.rc == 0, result.stdout
@@ -148,9 +148,9 @@ def test_a_look_in_check_mode_reports_all_and_changes_nothing(play: Play, servin
     assert f"add {{port: {SERVICE}, comment: python3}} to firewall_allow" in message_of(result, "node1")
 
 
-def test_peers_come_in_and_strangers_do_not(play: Play, serving: list[Machine], outsider: Machine) -> None:
+def test_peers_are_allowed_and_others_are_blocked(play: Play, serving: list[Machine], outsider: Machine) -> None:
     first, second = serving
-    assert scan(outsider, first.address, *PORTS).open == sorted(PORTS), "the ports are open to begin with"
+    assert scan(outsider, first.address, *PORTS).open == sorted(PORTS), "the ports must be open before the run"
     foreign = rules(first)
     result = play(PLAYBOOK)
     assert result.rc == 0, result.stdout
@@ -159,16 +159,16 @@ def test_peers_come_in_and_strangers_do_not(play: Play, serving: list[Machine], 
         for machine, peer in ((first, second), (second, first)):
             assert scan(outsider, machine.address, *PORTS).open == [22]
             assert scan(peer, machine.address, *PORTS).open == sorted(PORTS)
-        # Nobody serves the port that the site lets in itself; the rest is silent.
+        # The port that the site's own rule opens has no listener. All other ports drop packets.
         assert every.result() == Scan([22], refused=1)
-    # ufw shows what others gave it as before, and ours behind it.
+    # ufw shows existing rules unchanged, followed by Muster's.
     assert rules(first)[: len(foreign)] == foreign
     assert "ufw allow in on eth0 from " + second.address + " comment 'muster: peer node2'" in rules(first)
     assert play(PLAYBOOK).changed == []
 
 
-def test_what_others_have_stays_as_it_is(play: Play, nodes: list[Machine], outsider: Machine) -> None:
-    """Their rules with their order, and the connections that are open: when ufw comes on, and at every change later."""
+def test_rules_of_others_are_kept(play: Play, nodes: list[Machine], outsider: Machine) -> None:
+    """Rules of others and open connections survive when ufw is enabled and at later changes."""
     machine, peer = nodes
     machine.inside("ufw", "--force", "disable")
     machine.inside("sh", "-c", SITE)
@@ -183,21 +183,21 @@ def test_what_others_have_stays_as_it_is(play: Play, nodes: list[Machine], outsi
             assert done.rc == 0, done.stdout
             assert of_others(machine) == before
             assert say("ufw is on") == "ufw is on"
-            # What the look in check mode had shown is what was done.
+            # The change matches the report of check mode.
             assert shown.results(TASK)[machine.name]["diff"] == done.results(TASK)[machine.name]["diff"]
             assert shown.changed == done.changed == [f"{machine.name}: {TASK}"]
             more = {**FRESH, "firewall_allow": [{"port": 9400, "from": ["198.51.100.0/24"]}]}
             assert play(PLAYBOOK, limit=machine.name, extravars=more).changed == done.changed
             assert of_others(machine) == before
-            assert say("there is a rule more") == "there is a rule more"
+            assert say("the new rule is active") == "the new rule is active"
             assert scan(outsider, machine.address, *PORTS).open == [22]
     finally:
         machine.inside("sh", "-c", NO_SITE)
     assert play(PLAYBOOK).rc == 0
 
 
-def test_ufw_itself_reads_and_writes_our_rules(play: Play, serving: list[Machine]) -> None:
-    """Its own hand over our lines changes none of them, and one that it deletes comes back with the next run."""
+def test_ufw_reads_and_writes_musters_rules(play: Play, serving: list[Machine]) -> None:
+    """ufw keeps Muster's rules when it rewrites them. The next run restores a rule deleted with ufw."""
     first, second = serving
     before = first.inside("cat", "/etc/ufw/user.rules").stdout
     first.inside("ufw", "allow", "9999/udp")
@@ -209,7 +209,7 @@ def test_ufw_itself_reads_and_writes_our_rules(play: Play, serving: list[Machine
     assert scan(second, first.address, MASTER_PORT).open == [MASTER_PORT]
 
 
-# What people type, on the one node and on the other.
+# Commands on the first and on the second node.
 BROKEN = (
     ("iptables -F ufw-user-input", "iptables -D ufw-before-input -j ufw-user-input"),
     ("ufw --force disable", "iptables -P INPUT ACCEPT; iptables -F INPUT"),
@@ -228,8 +228,8 @@ BROKEN_FURTHER = (
 
 
 @pytest.fixture(scope="module")
-def well(play: Play, nodes: list[Machine]) -> list[str]:
-    """What ufw itself makes of its files once they are as they shall be, on either node."""
+def correct_state(play: Play, nodes: list[Machine]) -> list[str]:
+    """Return what ufw generates from the correct files on each node."""
     assert play(PLAYBOOK).rc == 0
     for machine in nodes:
         machine.inside("ufw", "reload")
@@ -241,22 +241,22 @@ def well(play: Play, nodes: list[Machine]) -> list[str]:
     [*BROKEN, *(pytest.param(pair, marks=pytest.mark.slow) for pair in BROKEN_FURTHER)],
     ids=" and ".join,
 )
-def test_what_is_not_in_force_is_repaired(
-    play: Play, serving: list[Machine], well: list[str], outsider: Machine, broken: tuple[str, str]
+def test_inactive_rules_are_repaired(
+    play: Play, serving: list[Machine], correct_state: list[str], outsider: Machine, broken: tuple[str, str]
 ) -> None:
-    for machine, command, known in zip(serving, broken, well, strict=True):
+    for machine, command, known in zip(serving, broken, correct_state, strict=True):
         machine.inside("sh", "-c", command)
-        assert state(machine) != known, "it is broken"
-    # By a connection that was open before: some of this closes ssh to new ones.
+        assert state(machine) != known, "the command changed nothing"
+    # Uses the open connection, because some of these commands block new SSH connections.
     assert sorted(play(PLAYBOOK).changed) == [f"node1: {TASK}", f"node2: {TASK}"]
-    for machine, known in zip(serving, well, strict=True):
+    for machine, known in zip(serving, correct_state, strict=True):
         assert state(machine) == known
         assert scan(outsider, machine.address, *PORTS).open == [22]
         assert "Status: active" in machine.inside("ufw", "status").stdout
         assert machine.inside("systemctl", "is-enabled", "ufw").stdout == "enabled\n"
 
 
-def test_tight_mode_leaves_the_launch_and_nothing_else(play: Play, serving: list[Machine], outsider: Machine) -> None:
+def test_tight_mode_allows_only_the_required_ports(play: Play, serving: list[Machine], outsider: Machine) -> None:
     first, second = serving
     allow = [{"port": SERVICE, "from": [f"{outsider.address}/32"], "comment": "dashboard"}]
     result = play(PLAYBOOK, extravars={"firewall_tight": True, "firewall_allow": allow})
@@ -268,7 +268,7 @@ def test_tight_mode_leaves_the_launch_and_nothing_else(play: Play, serving: list
         seen = every.result()
     let_in = {22, 2222, *range(29400, 29600), *range(32768, 40960)}
     assert set(seen.open) <= let_in
-    assert len(seen.open) + seen.refused == len(let_in), "all of them, and no port more"
+    assert len(seen.open) + seen.refused == len(let_in), "all of these ports and no others"
     assert first.inside("cat", "/proc/sys/net/ipv4/ip_local_port_range").stdout.split() == ["32768", "40959"]
     assert play(PLAYBOOK, extravars={"firewall_tight": True, "firewall_allow": allow}).changed == []
     assert play(PLAYBOOK).rc == 0
@@ -278,7 +278,7 @@ def test_tight_mode_leaves_the_launch_and_nothing_else(play: Play, serving: list
     assert scan(outsider, first.address, *PORTS).open == [22]
 
 
-def test_a_rule_of_others_that_blocks_a_launch_is_named(play: Play, nodes: list[Machine]) -> None:
+def test_foreign_rule_that_blocks_a_launch_is_reported(play: Play, nodes: list[Machine]) -> None:
     nodes[0].inside("ufw", "insert", "1", "deny", f"{MASTER_PORT}/tcp")
     nodes[1].inside("nft", "add table inet site; add chain inet site in { type filter hook input priority -5; };")
     nodes[1].inside("nft", "add rule inet site in tcp dport 32768-60999 reject")
@@ -300,7 +300,7 @@ def test_a_rule_of_others_that_blocks_a_launch_is_named(play: Play, nodes: list[
     assert play(PLAYBOOK, extravars={"firewall_mode": "verify"}).rc == 0
 
 
-def test_what_a_container_engine_publishes_is_reported(play: Play, nodes: list[Machine]) -> None:
+def test_ports_published_by_a_container_engine_are_reported(play: Play, nodes: list[Machine]) -> None:
     rule = [
         "DOCKER",
         "!",
@@ -322,7 +322,7 @@ def test_what_a_container_engine_publishes_is_reported(play: Play, nodes: list[M
         role = play(PLAYBOOK, limit="node1")
         assert said in message_of(role, "node1")
         assert role.changed == []
-        # In a rerun the role does not come for it, and it is said all the same.
+        # The role skips this in a second run, but the finding is still reported.
         step = play("playbooks/network.yml", limit="node1")
         (look,) = step.results("Find the roles that have to run").values()
         assert look["needed"]["firewall"] == []
@@ -332,8 +332,8 @@ def test_what_a_container_engine_publishes_is_reported(play: Play, nodes: list[M
         nodes[0].inside("iptables", "-t", "nat", "-X", "DOCKER")
 
 
-def test_the_ports_of_ssh_are_those_that_the_node_has(play: Play, nodes: list[Machine], outsider: Machine) -> None:
-    """What the inventory says may lead elsewhere, and sshd may listen where nobody says: all of it stays open."""
+def test_ssh_ports_are_those_of_the_node(play: Play, nodes: list[Machine], outsider: Machine) -> None:
+    """The inventory's port may be redirected, and sshd may have other ports. All of them stay open."""
     machine = nodes[1]
     bare(machine)
     same_key = f"{FRESH['ansible_ssh_args']} -o HostKeyAlias={machine.address}"
@@ -343,11 +343,11 @@ def test_the_ports_of_ssh_are_those_that_the_node_has(play: Play, nodes: list[Ma
     lead = ["PREROUTING", "-p", "tcp", "--dport", "22", "-j", "REDIRECT", "--to-ports", "2222"]
     machine.inside("iptables", "-t", "nat", "-A", *lead)
     try:
-        # The inventory says 22, which leads to 2222.
+        # The inventory says 22, which is redirected to 2222.
         assert play(PLAYBOOK, limit=machine.name, extravars=FRESH).rc == 0
         assert scan(outsider, machine.address, 22, 2200, 2222).open == [22, 2200, 2222]
         machine.inside("iptables", "-t", "nat", "-D", *lead)
-        # It says 2222, and 22 is none of ssh's.
+        # The inventory says 2222, and sshd does not use 22.
         machine.inside("sh", "-c", "systemctl stop ssh; mkdir --parents --mode=0755 /run/sshd")
         bare(machine)
         with listeners(machine, [22]):
@@ -364,8 +364,8 @@ def test_the_ports_of_ssh_are_those_that_the_node_has(play: Play, nodes: list[Ma
     assert "2200" not in " ".join(rules(machine))
 
 
-def test_without_ufw_a_table_of_our_own(play: Play, serving: list[Machine], outsider: Machine) -> None:
-    """The site has its own rules in nftables: they stay, and ours come back with them."""
+def test_node_without_ufw_gets_an_nftables_table(play: Play, serving: list[Machine], outsider: Machine) -> None:
+    """The site's own nftables rules stay. Muster's rules are restored with them."""
     machine = serving[1]
     bare(machine)
     machine.inside("sh", "-c", "DEBIAN_FRONTEND=noninteractive apt-get -q -y purge ufw")
@@ -392,7 +392,7 @@ def test_without_ufw_a_table_of_our_own(play: Play, serving: list[Machine], outs
         assert scan(outsider, machine.address, DROPPED, *PORTS).open == [22]
     finally:
         machine.inside("sh", "-c", "systemctl disable --now nftables; mv /etc/nftables.conf.site /etc/nftables.conf")
-    # The other way round: ufw is installed and takes over, and our table goes.
+    # After ufw is installed, it takes over, and Muster's table is removed.
     result = play(PLAYBOOK, limit=machine.name, extravars={"firewall_backend": "ufw"})
     assert result.rc == 0, result.stdout
     assert "muster" not in machine.inside("nft", "list", "tables").stdout
@@ -401,9 +401,7 @@ def test_without_ufw_a_table_of_our_own(play: Play, serving: list[Machine], outs
 
 
 @pytest.mark.moment
-def test_many_peers_take_no_more_tasks_and_round_trips_than_few(
-    play: Play, nodes: list[Machine], tmp_path: Path
-) -> None:
+def test_tasks_and_round_trips_do_not_grow_with_peers(play: Play, nodes: list[Machine], tmp_path: Path) -> None:
     machine = nodes[0]
     costs = []
     for count in (4, 200):
@@ -413,8 +411,8 @@ def test_many_peers_take_no_more_tasks_and_round_trips_than_few(
         began = machine.inside("date", "+%s.%N").stdout.strip()
         result = play(PLAYBOOK, limit=machine.name, cmdline=f"-i {more} --forks 250")
         assert result.rc == 0, result.stdout
-        assert sum("peer" in line for line in rules(machine)) == count + 2, "the nodes of the sandbox are peers as well"
-        # Every call of the node is one command of sudo, which the node itself writes down.
+        assert sum("peer" in line for line in rules(machine)) == count + 2, "the sandbox nodes are peers, too"
+        # Each task on the node runs one sudo command, which the node logs.
         machine.inside("journalctl", "--sync")
         journal = machine.inside("journalctl", "--quiet", f"--since=@{began}", "--identifier=sudo", "--output=cat")
         commands = [line for line in journal.stdout.splitlines() if "COMMAND=" in line]
@@ -425,17 +423,17 @@ def test_many_peers_take_no_more_tasks_and_round_trips_than_few(
     assert play(PLAYBOOK, limit=machine.name).rc == 0
 
 
-# ---------------------------------------------------------------- nobody is locked out
+# ---------------------------------------------------------------- no lockout
 
 
 def trapped(machine: Machine) -> None:
-    """Off, and closing ssh as soon as it is on."""
+    """Disable ufw and add a rule that blocks SSH as soon as ufw is enabled."""
     bare(machine)
     machine.inside("sed", "-i", f"s/^# End required lines/&\\n{TRAP}/", "/etc/ufw/before.rules")
 
 
 def trapped_while_on(machine: Machine) -> None:
-    """On, with rules of its own and open by default; closing ssh as soon as all of its rules are loaded anew."""
+    """Enable ufw with its own rules and open by default, plus a rule that blocks SSH at the next complete reload."""
     bare(machine)
     for rule in FOREIGN:
         machine.inside("ufw", *rule)
@@ -453,18 +451,18 @@ def begin(name: str, seconds: int) -> subprocess.Popen[bytes]:
     )
 
 
-def killed_when_armed(machine: Machine, outsider: Machine, seconds: int) -> None:
-    """A run whose controller dies with the node cut off, which the node undoes after so many seconds."""
+def kill_while_cut_off(machine: Machine, outsider: Machine, seconds: int) -> None:
+    """Kill the controller of a run while the node is unreachable. The node reverts the change after this time."""
     with begin(machine.name, seconds) as run:
         try:
-            until(lambda: not answers(outsider, machine), PATIENCE, f"{machine.name} is cut off")
+            until(lambda: not answers(outsider, machine), PATIENCE, f"{machine.name} is unreachable")
             assert machine.inside("ls", GUARD, check=False).returncode == 0
         finally:
             os.killpg(run.pid, signal.SIGKILL)
 
 
 def power_cut(machine: Machine) -> None:
-    """Not a reboot from inside: a container keeps its network then, and with it the rules that are in force."""
+    """Restart the container. After a reboot from inside, it would keep its network and active rules."""
     machine.podman("restart", "--time=0")
 
 
@@ -478,18 +476,18 @@ def is_as_before(machine: Machine) -> bool:
 
 
 def abandoned(machine: Machine, outsider: Machine) -> None:
-    """A controller that dies while the node is cut off: a restart opens it again, and so does waiting."""
-    killed_when_armed(machine, outsider, LONG)
+    """Kill the controller while the node is unreachable. The node opens again after a restart and after waiting."""
+    kill_while_cut_off(machine, outsider, LONG)
     power_cut(machine)
     until(lambda: answers(outsider, machine), BOOT, f"{machine.name} answers again after a restart")
     until(lambda: is_as_before(machine), PATIENCE, f"{machine.name} is as before")
-    killed_when_armed(machine, outsider, SECONDS)
+    kill_while_cut_off(machine, outsider, SECONDS)
     until(lambda: answers(outsider, machine), SECONDS + 5, f"{machine.name} answers again by itself")
     until(lambda: is_as_before(machine), PATIENCE, f"{machine.name} is as before")
 
 
 @pytest.mark.moment
-def test_a_change_that_cuts_ssh_is_undone_by_the_node(play: Play, nodes: list[Machine], outsider: Machine) -> None:
+def test_node_reverts_a_change_that_cuts_ssh(play: Play, nodes: list[Machine], outsider: Machine) -> None:
     live, orphan = nodes
     trapped(orphan)
     trapped_while_on(live)
@@ -497,7 +495,7 @@ def test_a_change_that_cuts_ssh_is_undone_by_the_node(play: Play, nodes: list[Ma
     with ThreadPoolExecutor() as pool:
         left_alone = pool.submit(abandoned, orphan, outsider)
         failing = pool.submit(play, PLAYBOOK, limit=live.name, extravars={"firewall_confirm_seconds": SECONDS})
-        until(lambda: not answers(outsider, live), PATIENCE, f"{live.name} is cut off")
+        until(lambda: not answers(outsider, live), PATIENCE, f"{live.name} is unreachable")
         result = failing.result()
         left_alone.result()
     assert result.rc != 0

@@ -1,7 +1,7 @@
-"""What playbooks/health.yml says of GPUs: stand-ins, with one thing wrong on one of two nodes at a time.
+"""GPU findings of playbooks/health.yml on simulated GPU nodes, with one fault on one of two nodes at a time.
 
-Each fault is first seen by the node's own tools. With --nodes=node1,node2 the nodes are taken as they are: molecule
-looks through this file at what it has converged.
+The node's own tools confirm each fault first. With --nodes=node1,node2 the nodes are tested in their current state:
+molecule uses this file to check nodes that it has converged.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 OF_GPUS = ("gpu.", "nvlink.", "fabric_manager.")
 SLOT = "/sys/bus/pci/devices/0000:1d:00.0"
-# The real one says this before it answers, where it is so.
+# The real nvidia-smi prints this before its answer in this case.
 CORRUPT = "WARNING: infoROM is corrupted at gpu 0000:18:00.0\n"
-# This one means nothing.
-WARNING = "WARNING: a line that is no part of the answer\n"
-# What is wrong, the command on the node that shows it and what it says, and the findings that must follow.
+# This line has no meaning.
+WARNING = "WARNING: a line before the answer\n"
+# The fault, the command that shows it on the node and its output, and the expected findings.
 FAULTS: dict[str, tuple[dict[str, Any], str, str, set[str]]] = {
     "a GPU is lost": (
         {"lost": [5]},
@@ -71,8 +71,8 @@ def nodes(gpu_cluster: GpuCluster) -> Iterator[list[Machine]]:
 
 
 @pytest.fixture(scope="module")
-def said(gpu_cluster: GpuCluster, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], dict[str, set[str]]]:
-    """Look at the nodes' health; return which findings there are of the GPUs of each."""
+def check_gpus(gpu_cluster: GpuCluster, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], dict[str, set[str]]]:
+    """Return a function that checks the nodes' health and returns the GPU findings of each node."""
     folder = tmp_path_factory.mktemp("artifacts")
 
     def look() -> dict[str, set[str]]:
@@ -85,13 +85,13 @@ def said(gpu_cluster: GpuCluster, tmp_path_factory: pytest.TempPathFactory) -> C
 
 
 def of_gpus(run: Path, name: str) -> set[str]:
-    """Return the findings of a node's GPUs that are no good news."""
+    """Return the GPU findings of a node that did not pass."""
     found: list[dict[str, Any]] = json.loads((run / f"health/{name}.json").read_text())["findings"]
     return {entry["id"] for entry in found if entry["id"].startswith(OF_GPUS) and entry["status"] != "pass"}
 
 
 @contextmanager
-def wrong(node: Machine, **scenario: Any) -> Iterator[None]:
+def faulty(node: Machine, **scenario: Any) -> Iterator[None]:
     put_scenario(node.container, **scenario)
     try:
         yield
@@ -104,34 +104,34 @@ def shown(node: Machine, command: str) -> str:
 
 
 @pytest.mark.pipeline_gpu
-def test_healthy_gpus_are_not_spoken_of(nodes: list[Machine], said: Callable[[], dict[str, set[str]]]) -> None:
+def test_healthy_gpus_have_no_finding(nodes: list[Machine], check_gpus: Callable[[], dict[str, set[str]]]) -> None:
     for node in nodes:
         assert shown(node, "nvidia-smi -L | grep -c H100") == "8\n"
-    assert said() == {"node1": set(), "node2": set()}
+    assert check_gpus() == {"node1": set(), "node2": set()}
 
 
 @pytest.mark.parametrize(
     "fault", [pytest.param(one, marks=pytest.mark.pipeline_gpu if one == "a GPU is lost" else ()) for one in FAULTS]
 )
-def test_a_fault_is_named_on_its_node(
-    fault: str, nodes: list[Machine], said: Callable[[], dict[str, set[str]]]
+def test_fault_is_reported_on_its_node(
+    fault: str, nodes: list[Machine], check_gpus: Callable[[], dict[str, set[str]]]
 ) -> None:
     scenario, command, answer, expected = FAULTS[fault]
     assert shown(nodes[1], command) != answer
-    with wrong(nodes[1], **scenario):
+    with faulty(nodes[1], **scenario):
         assert shown(nodes[1], command) == answer
-        found = said()
+        found = check_gpus()
     assert found["node1"] == set()
     assert expected <= found["node2"]
 
 
-def test_a_line_before_the_answer_is_no_fault(nodes: list[Machine], said: Callable[[], dict[str, set[str]]]) -> None:
-    with wrong(nodes[1], says_first=WARNING):
+def test_unknown_first_line_is_ignored(nodes: list[Machine], check_gpus: Callable[[], dict[str, set[str]]]) -> None:
+    with faulty(nodes[1], says_first=WARNING):
         assert shown(nodes[1], "nvidia-smi -q -x | head -1") == WARNING
-        assert said() == {"node1": set(), "node2": set()}
+        assert check_gpus() == {"node1": set(), "node2": set()}
 
 
-def test_another_fabric_manager_is_named(nodes: list[Machine], said: Callable[[], dict[str, set[str]]]) -> None:
+def test_other_fabric_manager_is_reported(nodes: list[Machine], check_gpus: Callable[[], dict[str, set[str]]]) -> None:
     package = "nvidia-fabricmanager"
     driver = versions(nodes[1])[package]
     listed = shown(nodes[1], f"apt-cache madison {package}").splitlines()
@@ -140,20 +140,20 @@ def test_another_fabric_manager_is_named(nodes: list[Machine], said: Callable[[]
     try:
         assert versions(nodes[1])[package] == other
         assert shown(nodes[1], "systemctl is-active nvidia-fabricmanager") == "failed\n"
-        found = said()
+        found = check_gpus()
     finally:
         install(nodes[1], package, driver)
     assert found["node1"] == set()
     assert "fabric_manager.version" in found["node2"]
 
 
-def test_healthy_again_they_are_not_spoken_of(nodes: list[Machine], said: Callable[[], dict[str, set[str]]]) -> None:
+def test_repaired_gpus_have_no_finding(nodes: list[Machine], check_gpus: Callable[[], dict[str, set[str]]]) -> None:
     assert shown(nodes[1], "systemctl is-active nvidia-fabricmanager") == "active\n"
-    assert said() == {"node1": set(), "node2": set()}
+    assert check_gpus() == {"node1": set(), "node2": set()}
 
 
 def install(node: Machine, package: str, version: str) -> None:
-    """As somebody would who knows of that package only."""
+    """Install the package alone, like an administrator who ignores the rest of the stack."""
     options = "-qq -y --allow-downgrades --allow-change-held-packages --no-install-recommends"
     command = f"DEBIAN_FRONTEND=noninteractive apt-get {options} install {package}={version}"
     node.inside("sh", "-c", f"{command} && systemctl restart {package}; true")

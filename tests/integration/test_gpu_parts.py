@@ -1,4 +1,4 @@
-"""What goes beside the driver, on a stand-in GPU node. Its docker and its make are stand-ins too, and say so."""
+"""Components installed beside the driver on a simulated GPU node. docker and make are stubs and say so."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROLES = {"cuda_toolkit", "nccl", "container_toolkit", "dcgm"}
 USER = "muster"
 DOCKER_UNIT = """\
 [Unit]
-Description=docker (stand-in)
+Description=docker (stub)
 [Service]
 ExecStart=/usr/local/bin/dockerd
 ExecReload=/bin/kill -s HUP $MAINPID
@@ -46,7 +46,7 @@ HELD = {
 
 @pytest.fixture(scope="module")
 def node(gpu_cluster: GpuCluster) -> Iterator[Machine]:
-    """The first node, with a docker in which something runs, a toolkit of a runfile, and the training user."""
+    """Yield the first node with a docker that runs a container, a toolkit from a runfile, and the training user."""
     machine = gpu_cluster.nodes[0]
     there = packages(machine)
     for name in ("docker", "dockerd"):
@@ -54,7 +54,7 @@ def node(gpu_cluster: GpuCluster) -> Iterator[Machine]:
     put(machine.container, "/usr/bin/make", (PROGRAMS / "make").read_bytes(), "0755")
     put(machine.container, "/etc/systemd/system/docker.service", DOCKER_UNIT)
     put(machine.container, "/etc/docker/daemon.json", DAEMON)
-    put(machine.container, RUNFILE, "#!/bin/sh\necho 'release 12.4, V12.4.131 (stand-in)'\n", "0755")
+    put(machine.container, RUNFILE, "#!/bin/sh\necho 'release 12.4, V12.4.131 (stub)'\n", "0755")
     inside(
         machine.container,
         f"""
@@ -65,7 +65,7 @@ def node(gpu_cluster: GpuCluster) -> Iterator[Machine]:
         """,
     )
     yield machine
-    # For other tests it is as it was: a node that has its driver.
+    # Restore the node for other tests: driver only.
     new = " ".join(set(packages(machine)) - set(there))
     inside(
         machine.container,
@@ -84,7 +84,7 @@ def node(gpu_cluster: GpuCluster) -> Iterator[Machine]:
 def requested(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     source = tmp_path_factory.mktemp("source") / "nccl-tests.tar.gz"
     with tarfile.open(source, "w:gz") as archive:
-        text = b"# A stand-in of Muster's tests\n"
+        text = b"# A stub of Muster's tests\n"
         entry = tarfile.TarInfo("nccl-tests-2.19.6/Makefile")
         entry.size = len(text)
         archive.addfile(entry, BytesIO(text))
@@ -101,8 +101,8 @@ def requested(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def bring(gpu_cluster: GpuCluster, node: Machine) -> Callable[..., Result]:
-    """Play the GPU stack on the first node."""
+def apply(gpu_cluster: GpuCluster, node: Machine) -> Callable[..., Result]:
+    """Return a function that runs the GPU stack playbook on the first node."""
 
     def run(*, check: bool = False, **extravars: Any) -> Result:
         return gpu_cluster.play(limit="node1", check=check, extravars=extravars)
@@ -111,24 +111,24 @@ def bring(gpu_cluster: GpuCluster, node: Machine) -> Callable[..., Result]:
 
 
 @pytest.fixture(scope="module")
-def before(node: Machine, bring: Callable[..., Result], requested: dict[str, Any]) -> dict[str, Any]:
-    """What there was, and what check mode said, before anything came."""
+def before(node: Machine, apply: Callable[..., Result], requested: dict[str, Any]) -> dict[str, Any]:
+    """Return the initial state and the result of check mode."""
     there = {"packages": packages(node), "docker": of_unit(node, "docker.service", "MainPID")}
-    planned = bring(check=True, **requested)
+    planned = apply(check=True, **requested)
     assert planned.rc == 0, planned.stdout
     assert packages(node) == there["packages"]
     return {**there, "planned": planned}
 
 
 @pytest.fixture(scope="module")
-def brought(before: dict[str, Any], bring: Callable[..., Result], requested: dict[str, Any]) -> Result:
-    result = bring(**requested)
+def applied(before: dict[str, Any], apply: Callable[..., Result], requested: dict[str, Any]) -> Result:
+    result = apply(**requested)
     assert result.rc == 0, result.stdout
     return result
 
 
 def packages(machine: Machine) -> dict[str, str]:
-    """Every installed package with its version."""
+    """Return every installed package with its version."""
     show = "--showformat=${Package} ${Version} ${db:Status-Status}\\n"
     lines = [line.split() for line in machine.inside("dpkg-query", "--show", show).stdout.splitlines()]
     return {name: version for name, version, status in lines if status == "installed"}
@@ -142,7 +142,7 @@ def changed_tasks(result: Result) -> list[str]:
     return [entry.partition(": ")[2] for entry in result.changed]
 
 
-def test_check_mode_says_what_would_come(before: dict[str, Any]) -> None:
+def test_check_mode_reports_the_planned_components(before: dict[str, Any]) -> None:
     planned: Result = before["planned"]
     assert planned.changing_roles("node1") >= ROLES
     assert "+package libnccl2: 2.29.7-1+cuda13.2" in planned.stdout
@@ -150,45 +150,41 @@ def test_check_mode_says_what_would_come(before: dict[str, Any]) -> None:
     assert "+/usr/local/cuda-12.8" in planned.stdout
 
 
-def test_a_second_run_changes_nothing(brought: Result, bring: Callable[..., Result], requested: dict[str, Any]) -> None:
-    again = bring(**requested)
+def test_second_run_changes_nothing(applied: Result, apply: Callable[..., Result], requested: dict[str, Any]) -> None:
+    again = apply(**requested)
     assert again.rc == 0, again.stdout
     assert again.changed == []
 
 
-def test_toolkits_lie_side_by_side_and_brought_no_driver(
-    brought: Result, node: Machine, before: dict[str, Any]
-) -> None:
+def test_toolkits_coexist_without_a_driver(applied: Result, node: Machine, before: dict[str, Any]) -> None:
     for version in ("12.4", "12.8", "13.0"):
         assert f"release {version}" in node.inside(f"/usr/local/cuda-{version}/bin/nvcc", "--version").stdout
     assert node.inside("readlink", "-f", "/usr/local/cuda").stdout.strip() == "/usr/local/cuda-12.8"
     new = {name for name in packages(node) if name not in before["packages"]}
     assert "cuda-toolkit-12-8" in new
-    # That of the runfile is taken as it is: no package was unpacked over it.
+    # The runfile's toolkit is kept: no package was unpacked over it.
     assert "cuda-toolkit-12-4" not in new
     assert (
         not {name for name in new if name.startswith(("nvidia-driver", "nvidia-open", "cuda-drivers", "libnvidia-c"))}
         - HELD
     )
-    notes = brought.results("Check the CUDA toolkits")["node1"]["notes"]
+    notes = applied.results("Check the CUDA toolkits")["node1"]["notes"]
     assert "/usr/local/cuda-12.4, which no package brought (a runfile, as a rule), is taken as it is" in notes
 
 
-def test_each_part_has_one_version_and_no_upgrade_moves_it(brought: Result, node: Machine) -> None:
+def test_components_are_held_at_one_version(applied: Result, node: Machine) -> None:
     there = packages(node)
     assert there["libnccl2"] == there["libnccl-dev"] == "2.29.7-1+cuda13.2"
     assert {there[name] for name in HELD if "container" in name} == {"1.20.1-1"}
     assert {there[name] for name in HELD if name.startswith("datacenter")} == {"1:4.6.1-1"}
     assert set(node.inside("apt-mark", "showhold").stdout.split()) >= HELD
-    # The repositories have a newer one, for a newer CUDA.
+    # The repositories have a newer version for a newer CUDA.
     assert "2.32.3" in node.inside("apt-cache", "madison", "libnccl2").stdout
     moved = node.inside("apt-get", "--simulate", "dist-upgrade").stdout
     assert not [line for line in moved.splitlines() if line.startswith("Inst ") and line.split()[1] in HELD]
 
 
-def test_docker_knows_the_runtime_and_nothing_in_it_ended(
-    brought: Result, node: Machine, before: dict[str, Any]
-) -> None:
+def test_docker_gets_the_runtime_without_a_restart(applied: Result, node: Machine, before: dict[str, Any]) -> None:
     assert '"nvidia"' in node.inside("docker", "info").stdout
     assert of_unit(node, "docker.service", "MainPID") == before["docker"]
     settings = node.inside("cat", "/etc/docker/daemon.json").stdout
@@ -196,28 +192,26 @@ def test_docker_knows_the_runtime_and_nothing_in_it_ended(
     assert '"log-driver": "journald"' in settings
 
 
-def test_nccl_tests_are_made_and_started_without_rights(
-    brought: Result, node: Machine, requested: dict[str, Any]
-) -> None:
-    folder = brought.results("Build nccl-tests (some minutes)")["node1"]["folder"]
-    # The newest toolkit of NCCL's CUDA, although the default is another.
+def test_nccl_tests_run_without_privileges(applied: Result, node: Machine, requested: dict[str, Any]) -> None:
+    folder = applied.results("Build nccl-tests (some minutes)")["node1"]["folder"]
+    # The newest toolkit of NCCL's CUDA version, although the default is another.
     assert folder.endswith(f"2.19.6_cuda13.0_nccl2.29.7_{requested['nccl_tests_sha256'][:8]}/build")
     said = node.inside(f"{folder}/all_reduce_perf").stdout
-    assert said.startswith(f"stand-in, made by {USER} with")
+    assert said.startswith(f"stub, built by {USER} with")
     assert "release 13.0" in said
     assert node.inside("stat", "--format=%U", f"{folder}/all_reduce_perf").stdout.strip() == USER
 
 
-def test_dcgm_runs_and_a_plain_node_has_no_nccl_conf(brought: Result, node: Machine) -> None:
+def test_dcgm_runs_and_node_without_fabric_has_no_nccl_conf(applied: Result, node: Machine) -> None:
     assert of_unit(node, "nvidia-dcgm.service", "ActiveState") == "active"
     assert of_unit(node, "nvidia-dcgm.service", "UnitFileState") == "enabled"
     assert node.inside("test", "-e", "/etc/nccl.conf", check=False).returncode == 1
 
 
-def test_what_was_cut_off_is_finished(
-    brought: Result, node: Machine, bring: Callable[..., Result], requested: dict[str, Any]
+def test_interrupted_run_is_completed(
+    applied: Result, node: Machine, apply: Callable[..., Result], requested: dict[str, Any]
 ) -> None:
-    # As runs leave it that are killed between a package and its hold, a file and who reads it, a build and its name.
+    # State after runs killed between a package and its hold, a file and its reload, a build and its rename.
     inside(
         node.container,
         """
@@ -229,7 +223,7 @@ def test_what_was_cut_off_is_finished(
         update-alternatives --set cuda /usr/local/cuda-13.0 >/dev/null
         """,
     )
-    result = bring(**requested)
+    result = apply(**requested)
     assert result.rc == 0, result.stdout
     assert changed_tasks(result) == [
         "Set the default CUDA toolkit",
@@ -243,13 +237,13 @@ def test_what_was_cut_off_is_finished(
 
 
 @pytest.mark.slow
-def test_verify_names_what_differs_and_changes_nothing(
-    brought: Result, node: Machine, bring: Callable[..., Result], requested: dict[str, Any]
+def test_verify_reports_differences_and_changes_nothing(
+    applied: Result, node: Machine, apply: Callable[..., Result], requested: dict[str, Any]
 ) -> None:
     modes = {f"{role}_mode": "verify" for role in ROLES}
-    assert bring(**requested, **modes).changed == []
+    assert apply(**requested, **modes).changed == []
     node.inside("mv", "/usr/local/cuda-13.0/bin/nvcc", "/run/nvcc")
-    result = bring(**requested, **modes)
+    result = apply(**requested, **modes)
     node.inside("mv", "/run/nvcc", "/usr/local/cuda-13.0/bin/nvcc")
     assert result.rc != 0
     message = result.results("Check the CUDA toolkits")["node1"]["msg"]
@@ -261,11 +255,11 @@ def test_verify_names_what_differs_and_changes_nothing(
 
 
 @pytest.mark.slow
-def test_docker_that_does_not_listen_is_never_restarted(
-    brought: Result, node: Machine, bring: Callable[..., Result], before: dict[str, Any]
+def test_docker_that_ignores_the_reload_is_not_restarted(
+    applied: Result, node: Machine, apply: Callable[..., Result], before: dict[str, Any]
 ) -> None:
     inside(node.container, 'echo \'{"Runtimes": {"runc": {}}}\' >/run/standin/docker.json; touch /run/standin/deaf')
-    result = bring(container_toolkit_engine="docker")
+    result = apply(container_toolkit_engine="docker")
     inside(node.container, "rm /run/standin/deaf; systemctl reload docker")
     assert result.rc != 0
     message = result.results("Configure the container engine")["node1"]["msg"]
@@ -274,7 +268,7 @@ def test_docker_that_does_not_listen_is_never_restarted(
     assert of_unit(node, "docker.service", "MainPID") == before["docker"]
 
 
-def test_nccl_gets_what_it_cannot_know(brought: Result, node: Machine, bring: Callable[..., Result]) -> None:
+def test_nccl_conf_names_the_training_interface(applied: Result, node: Machine, apply: Callable[..., Result]) -> None:
     theirs = "# of the site\nNCCL_IB_TC=106\nNCCL_DEBUG=INFO\n"
     put(node.container, "/etc/nccl.conf", theirs)
     inside(
@@ -287,7 +281,7 @@ def test_nccl_gets_what_it_cannot_know(brought: Result, node: Machine, bring: Ca
         """,
     )
     try:
-        result = bring(nccl_install=True)
+        result = apply(nccl_install=True)
     finally:
         node.inside("ip", "link", "delete", "other")
     assert result.rc == 0, result.stdout
@@ -297,23 +291,21 @@ def test_nccl_gets_what_it_cannot_know(brought: Result, node: Machine, bring: Ca
     assert lines.startswith(theirs)
     assert f"\nNCCL_SOCKET_IFNAME=={interface}\n" in lines
     assert "/etc/nccl.conf sets NCCL_DEBUG=INFO, which is for debugging alone" in result.stdout
-    # The other interface is gone, and with it the reason; what is not ours stays.
-    assert changed_tasks(bring(nccl_install=True)) == ["Write the NCCL settings"]
+    # The second interface is gone, so its setting goes. Foreign lines stay.
+    assert changed_tasks(apply(nccl_install=True)) == ["Write the NCCL settings"]
     assert node.inside("cat", "/etc/nccl.conf").stdout == theirs
 
 
 def install_standin(node: Machine, name: str, version: str) -> None:
-    control = f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: nobody\nDescription: stand-in\n"
+    control = f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: nobody\nDescription: stub\n"
     put(node.container, f"/run/{name}/DEBIAN/control", control)
     inside(node.container, f"dpkg-deb --build /run/{name} >/dev/null; dpkg --install /run/{name}.deb >/dev/null")
 
 
 @pytest.mark.slow
-def test_what_does_not_go_together_is_refused_by_name(
-    brought: Result, node: Machine, bring: Callable[..., Result]
-) -> None:
+def test_conflicting_packages_are_refused(applied: Result, node: Machine, apply: Callable[..., Result]) -> None:
     install_standin(node, "nvidia-cuda-toolkit", "12.0.140")
-    result = bring(cuda_toolkit_versions=["13.0"])
+    result = apply(cuda_toolkit_versions=["13.0"])
     node.inside("dpkg", "--purge", "nvidia-cuda-toolkit")
     assert result.rc != 0
     message = result.results("Check the CUDA toolkit packages")["node1"]["msg"]
@@ -322,29 +314,27 @@ def test_what_does_not_go_together_is_refused_by_name(
 
     node.inside("dpkg", "--purge", "datacenter-gpu-manager-4-cuda13", "datacenter-gpu-manager-4-core")
     install_standin(node, "datacenter-gpu-manager", "1:3.3.9")
-    result = bring(dcgm_install=True)
+    result = apply(dcgm_install=True)
     assert "datacenter-gpu-manager 1:3.3.9 is installed: it is DCGM 3" in result.results("Check DCGM")["node1"]["msg"]
     assert "datacenter-gpu-manager" in packages(node)
-    # With the user's word it makes room.
-    assert bring(dcgm_install=True, dcgm_remove_old=True).rc == 0
+    # With the user's consent, the package is removed.
+    assert apply(dcgm_install=True, dcgm_remove_old=True).rc == 0
     assert "datacenter-gpu-manager" not in packages(node)
     assert packages(node)["datacenter-gpu-manager-4-core"] == "1:4.6.1-1"
 
 
 @pytest.mark.slow
-def test_an_engine_that_is_not_there_is_not_installed(
-    brought: Result, node: Machine, bring: Callable[..., Result]
+def test_missing_container_engine_is_not_installed(
+    applied: Result, node: Machine, apply: Callable[..., Result]
 ) -> None:
-    result = bring(container_toolkit_engine="containerd")
+    result = apply(container_toolkit_engine="containerd")
     assert result.rc != 0
     message = result.results("Configure the container engine")["node1"]["msg"]
     assert message.startswith("node1: containerd is not there, and Muster installs no container engine but podman.")
 
 
 @pytest.mark.slow
-def test_what_is_held_moves_with_the_table_and_stays_held(
-    brought: Result, node: Machine, bring: Callable[..., Result]
-) -> None:
+def test_held_packages_follow_the_version_table(applied: Result, node: Machine, apply: Callable[..., Result]) -> None:
     older = "2.28.9-1+cuda13.0"
     inside(
         node.container,
@@ -356,17 +346,17 @@ def test_what_is_held_moves_with_the_table_and_stays_held(
         """,
     )
     assert packages(node)["libnccl2"] == older
-    result = bring(nccl_install=True)
+    result = apply(nccl_install=True)
     assert result.rc == 0, result.stdout
     assert packages(node)["libnccl2"] == packages(node)["libnccl-dev"] == "2.29.7-1+cuda13.2"
     assert {"libnccl2", "libnccl-dev"} <= set(node.inside("apt-mark", "showhold").stdout.split())
 
 
 @pytest.mark.slow
-def test_source_that_is_another_file_is_not_unpacked(
-    brought: Result, node: Machine, bring: Callable[..., Result], requested: dict[str, Any]
+def test_source_with_another_digest_is_not_unpacked(
+    applied: Result, node: Machine, apply: Callable[..., Result], requested: dict[str, Any]
 ) -> None:
-    result = bring(**{**requested, "nccl_tests_sha256": "0" * 64})
+    result = apply(**{**requested, "nccl_tests_sha256": "0" * 64})
     assert result.rc != 0
     assert (
         "it is another file. Nothing was unpacked" in result.results("Build nccl-tests (some minutes)")["node1"]["msg"]

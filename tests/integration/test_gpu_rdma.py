@@ -1,4 +1,4 @@
-"""What a node with RDMA adapters is given, on stand-in GPU nodes. Adapters and the kernel's modules are files."""
+"""RDMA packages and settings on simulated GPU nodes. Adapters and kernel modules are files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INFINIBAND = {"layer": "InfiniBand", "rate": "400 Gb/sec (4X NDR)", "state": "4:
 ADAPTERS: dict[str, Any] = {
     "mlx5_0": {**INFINIBAND, "slot": "0000:1a:00.1", "pkeys": ["0x7fff", "0x8012"]},
     "mlx5_1": {**INFINIBAND, "slot": "0000:1b:00.1", "pkeys": ["0x7fff", "0x8012"]},
-    # For storage, as often.
+    # An adapter for storage, which is common.
     "mlx5_bond_0": {
         **INFINIBAND,
         "slot": "0000:1c:00.1",
@@ -35,7 +35,7 @@ DISTRIBUTION = {
     *("rdma-core", "libibverbs1", "ibverbs-providers", "librdmacm1", "ibverbs-utils", "infiniband-diags", "perftest"),
 }
 CONF = "/etc/nccl.conf"
-FIRST_KERNEL = "6.8.0-90"  # of the stand-ins' Ubuntu
+FIRST_KERNEL = "6.8.0-90"  # the kernel of the simulated Ubuntu
 
 
 def put_adapters(machine: Machine) -> None:
@@ -56,8 +56,8 @@ def kernel_of(machine: Machine) -> str:
 
 
 @pytest.fixture(scope="module")
-def bring(gpu_cluster: GpuCluster) -> Callable[..., Result]:
-    """Play the GPU stack on one of the nodes."""
+def apply(gpu_cluster: GpuCluster) -> Callable[..., Result]:
+    """Return a function that runs the GPU stack playbook on one node."""
 
     def run(node: str, *, check: bool = False, **extravars: Any) -> Result:
         return gpu_cluster.play(limit=node, check=check, extravars=extravars)
@@ -69,15 +69,15 @@ def bring(gpu_cluster: GpuCluster) -> Callable[..., Result]:
 def node(gpu_cluster: GpuCluster) -> Machine:
     machine = gpu_cluster.nodes[0]
     assert not DISTRIBUTION & packages(machine).keys() - {"infiniband-diags"}
-    # Whatever was tried before on these nodes may have brought a newer kernel.
+    # Earlier tests may have installed a newer kernel.
     kernel = kernel_of(machine)
     newer = renamed(read_packages(), FIRST_KERNEL, kernel) if kernel != FIRST_KERNEL else []
     gpu_cluster.served.publish([*read_packages(), *newer])
-    for each in gpu_cluster.nodes:  # lists that a test before has just read count as fresh
+    for each in gpu_cluster.nodes:  # apt lists read by an earlier test count as fresh
         each.inside("apt-get", "update")
     put_adapters(machine)
     assert machine.inside("cat", "/sys/class/infiniband/mlx5_0/ports/1/state").stdout == "4: ACTIVE\n"
-    assert "eth0" in machine.inside("ls", "/sys/class/net").stdout, "the rest of sysfs is as it was"
+    assert "eth0" in machine.inside("ls", "/sys/class/net").stdout, "the rest of sysfs changed"
     return machine
 
 
@@ -87,22 +87,22 @@ def inspected(gpu_cluster: GpuCluster, node: Machine) -> Result:
 
 
 @pytest.fixture(scope="module")
-def planned(inspected: Result, node: Machine, bring: Callable[..., Result]) -> Result:
+def planned(inspected: Result, node: Machine, apply: Callable[..., Result]) -> Result:
     before = packages(node)
-    result = bring("node1", check=True)
+    result = apply("node1", check=True)
     assert result.rc == 0, result.stdout
     assert packages(node) == before
     return result
 
 
 @pytest.fixture(scope="module")
-def brought(planned: Result, bring: Callable[..., Result]) -> Result:
-    result = bring("node1")
+def applied(planned: Result, apply: Callable[..., Result]) -> Result:
+    result = apply("node1")
     assert result.rc == 0, result.stdout
     return result
 
 
-def test_inspect_says_in_one_line_what_is_there_and_what_comes(inspected: Result) -> None:
+def test_inspect_reports_adapters_and_plan_in_one_line(inspected: Result) -> None:
     shown = inspected.results("Evaluate the inspection")["localhost"]["msg"]
     said = [line for line in shown.splitlines() if line.startswith("rdma  ")]
     assert len(said) == 1, shown
@@ -110,63 +110,63 @@ def test_inspect_says_in_one_line_what_is_there_and_what_comes(inspected: Result
     assert "mlx5_bond_0:1 (RoCE 25 Gbit/s); the step gpu_stack installs rdma-core, " in said[0]
 
 
-def test_check_mode_says_what_comes(planned: Result) -> None:
+def test_check_mode_reports_the_plan(planned: Result) -> None:
     assert "+package rdma-core" in planned.stdout
     assert "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1" in planned.stdout
 
 
-def test_a_node_with_adapters_has_what_nccl_opens(brought: Result, node: Machine) -> None:
+def test_node_with_adapters_gets_the_libraries_of_nccl(applied: Result, node: Machine) -> None:
     there = packages(node)
     assert there.keys() >= DISTRIBUTION
     assert there["libibverbs1"] == "50.0-2ubuntu0.2"
-    # The stand-in's kernel knows none of the modules, as those of clouds do not.
+    # Like cloud kernels, the simulated kernel has none of the modules.
     assert f"linux-modules-extra-{kernel_of(node)}-generic" in there
     modules = ["mlx5_ib", "ib_uverbs", "rdma_ucm", "ib_umad"]
     assert node.inside("cat", "/etc/modules-load.d/muster-rdma.conf").stdout.split("\n")[1:-1] == modules
     assert set(node.inside("ls", "/sys/module").stdout.split()) >= set(modules)
 
 
-def test_nccl_is_given_the_fast_fabric_and_the_partition(brought: Result, node: Machine) -> None:
+def test_nccl_conf_selects_the_fast_fabric_and_the_partition(applied: Result, node: Machine) -> None:
     lines = node.inside("cat", CONF).stdout.splitlines()
     assert "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1" in lines
     assert "NCCL_IB_PKEY=1" in lines
 
 
-def test_a_second_run_changes_nothing(brought: Result, bring: Callable[..., Result]) -> None:
-    again = bring("node1")
+def test_second_run_changes_nothing(applied: Result, apply: Callable[..., Result]) -> None:
+    again = apply("node1")
     assert again.rc == 0, again.stdout
     assert again.changed == []
-    checked = bring("node1", check=True)
+    checked = apply("node1", check=True)
     assert checked.changed == []
 
 
-def test_a_node_without_adapters_is_left_alone(gpu_cluster: GpuCluster, brought: Result) -> None:
+def test_node_without_adapters_is_unchanged(gpu_cluster: GpuCluster, applied: Result) -> None:
     other = gpu_cluster.nodes[1]
     assert "rdma-core" not in packages(other)
     assert not other.inside("ls", "/etc/modules-load.d/muster-rdma.conf", check=False).stdout
 
 
-def test_an_adapter_that_is_not_there_is_named(brought: Result, bring: Callable[..., Result], node: Machine) -> None:
+def test_missing_adapter_is_reported(applied: Result, apply: Callable[..., Result], node: Machine) -> None:
     before = node.inside("cat", CONF).stdout
-    result = bring("node1", nccl_ib_hca=["mlx5_0", "mlx5_9"])
+    result = apply("node1", nccl_ib_hca=["mlx5_0", "mlx5_9"])
     assert result.rc != 0
     said = "nccl_ib_hca names the RDMA adapter mlx5_9, and it has only mlx5_0, mlx5_1, mlx5_bond_0"
     assert said in result.stdout
     assert node.inside("cat", CONF).stdout == before
 
 
-def test_options_are_written(brought: Result, bring: Callable[..., Result], node: Machine) -> None:
+def test_options_are_written_to_nccl_conf(applied: Result, apply: Callable[..., Result], node: Machine) -> None:
     options = {"nccl_ib_hca": ["mlx5_1"], "nccl_ib_tc": "106", "nccl_ib_pkey": "0x8012"}
-    result = bring("node1", **options)
+    result = apply("node1", **options)
     assert result.rc == 0, result.stdout
     lines = node.inside("cat", CONF).stdout.splitlines()
     assert {"NCCL_IB_HCA==mlx5_1", "NCCL_IB_TC=106", "NCCL_IB_PKEY=1"} <= set(lines)
-    assert bring("node1", **options).changed == []
+    assert apply("node1", **options).changed == []
 
 
 @pytest.mark.slow
-def test_doca_comes_when_it_is_requested_and_stays(
-    gpu_cluster: GpuCluster, brought: Result, bring: Callable[..., Result]
+def test_doca_is_installed_on_request_and_kept(
+    gpu_cluster: GpuCluster, applied: Result, apply: Callable[..., Result]
 ) -> None:
     other = gpu_cluster.nodes[1]
     dkms = packages(other)["dkms"]
@@ -176,18 +176,18 @@ def test_doca_comes_when_it_is_requested_and_stays(
         "rdma_doca_url": gpu_cluster.served.location("doca"),
         "rdma_doca_key": str(gpu_cluster.served.repositories.key.public),
     }
-    result = bring("node2", **request)
+    result = apply("node2", **request)
     assert result.rc == 0, result.stdout
     there = packages(other)
     assert there["doca-ofed"] == "3.2.1-044000"
     assert there["libibverbs1"] == "2510mlnx54-1.2510120"
-    assert there["dkms"] == dkms, "it is the distribution's"
+    assert there["dkms"] == dkms, "dkms of the distribution must be kept"
     assert "perftest" not in there
-    assert bring("node2", **request).changed == []
-    # Whoever asks for nothing keeps it, and the distribution's is never put beside it.
-    kept = bring("node2")
+    assert apply("node2", **request).changed == []
+    # A run without the request keeps it, and does not install the distribution's packages beside it.
+    kept = apply("node2")
     assert (kept.rc, kept.changed) == (0, []), kept.stdout
-    refused = bring("node2", rdma_userspace="distribution")
+    refused = apply("node2", rdma_userspace="distribution")
     assert refused.rc != 0
     assert "it has DOCA (doca-ofed 3.2.1-044000), and rdma_userspace is distribution" in refused.stdout
     assert packages(other) == there

@@ -1,4 +1,4 @@
-"""What the real apt installs for a resolved stack, from stand-in repositories; and the traps that the stack avoids."""
+"""Packages that the real apt installs for a resolved stack from stub repositories, and known pitfalls."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ TODAY = date(2026, 11, 21)
 PLAIN = StackRequest("2.13.0")
 H100 = ("10de:2330",) * 8
 B200 = ("10de:2901",) * 8
-# Versions of their own, whatever the driver's is.
+# Packages with versions independent of the driver.
 NOT_THE_DRIVERS = ("linux-", "nvlsm", "nvidia-container", "libnvidia-container")
 
 
 @pytest.fixture
 def apt(tmp_path: Path) -> Callable[..., Apt]:
-    """Make an apt with an own root and these stand-in repositories, or all of them."""
+    """Return a function that creates an apt with its own root and these stub repositories, or all of them."""
     made: list[Apt] = []
 
     def make(*repositories: str) -> Apt:
@@ -42,7 +42,7 @@ def apt(tmp_path: Path) -> Callable[..., Apt]:
 
 
 def stack_of(gpus: tuple[str, ...], request: StackRequest = PLAIN, nvswitches: int = 0) -> NodeStack:
-    """Resolve the stack of one node with Ubuntu 24.04."""
+    """Resolve the stack of one Ubuntu 24.04 node."""
     node = StackNodeFacts("node1", system="ubuntu-24.04", gpus=gpus, nvswitches=nvswitches, secure_boot=False)
     table = VersionsTable(yaml.safe_load(TABLE.read_text()))
     stack = resolve(table, request, [node], TODAY)
@@ -52,13 +52,13 @@ def stack_of(gpus: tuple[str, ...], request: StackRequest = PLAIN, nvswitches: i
 
 def installed(apt: Apt, node: NodeStack) -> Answer:
     for package in node.pins:
-        assert apt.install(str(package)).installs, f"{package} is not to be had"
+        assert apt.install(str(package)).installs, f"{package} is not available"
         apt.pin(str(package))
     return apt.install(*map(str, (*node.headers, *node.driver, *node.fabric)))
 
 
 def driver_versions(answer: Answer) -> set[str]:
-    """Return the versions, without the package's revision, of every part of the driver."""
+    """Return the versions of all driver packages without package revisions."""
     assert not answer.error, answer.error
     return {
         version.partition("-")[0]
@@ -77,7 +77,7 @@ def driver_versions(answer: Answer) -> set[str]:
     ],
 )
 @pytest.mark.parametrize("gpus", [H100, B200], ids=["H100", "B200"])
-def test_every_part_has_one_version(
+def test_all_driver_packages_have_one_version(
     apt: Callable[..., Apt], gpus: tuple[str, ...], asked: StackRequest, version: str
 ) -> None:
     node = stack_of(gpus, asked, 4 if gpus is H100 else 0)
@@ -88,13 +88,13 @@ def test_every_part_has_one_version(
     assert ("nvlsm" in answer.installs) == (gpus is B200)
 
 
-def test_without_the_pin_parts_come_from_the_newest_branch(apt: Callable[..., Apt]) -> None:
+def test_without_the_pin_branches_are_mixed(apt: Callable[..., Apt]) -> None:
     node = stack_of(H100, nvswitches=4)
     answer = apt().install(*map(str, (*node.driver, *node.fabric)))
     assert driver_versions(answer) == {"580.178.04", "615.71.09"}
 
 
-def test_ubuntus_signed_modules_come_without_dkms(apt: Callable[..., Apt]) -> None:
+def test_signed_modules_of_ubuntu_need_no_dkms(apt: Callable[..., Apt]) -> None:
     node = stack_of(H100, StackRequest("2.13.0", source="ubuntu"), nvswitches=4)
     answer = installed(apt("ubuntu"), node)
     assert driver_versions(answer) == {"580.126.20"}
@@ -102,23 +102,23 @@ def test_ubuntus_signed_modules_come_without_dkms(apt: Callable[..., Apt]) -> No
     assert "dkms" not in answer.installs
 
 
-def test_ubuntus_modules_built_on_the_node(apt: Callable[..., Apt]) -> None:
+def test_modules_of_ubuntu_are_built_with_dkms(apt: Callable[..., Apt]) -> None:
     answer = installed(apt("ubuntu"), stack_of(H100, StackRequest("2.13.0", source="ubuntu", build="dkms")))
     assert driver_versions(answer) == {"580.126.20"}
     assert "dkms" in answer.installs
 
 
-def test_nvidias_repository_takes_ubuntus_packages_over(apt: Callable[..., Apt]) -> None:
-    # Why a node never gets a driver from two sources.
+def test_repository_of_nvidia_replaces_packages_of_ubuntu(apt: Callable[..., Apt]) -> None:
+    # The reason why a node never gets a driver from two sources.
     assert apt("ubuntu").candidate("nvidia-utils-580") == "580.173.02-0ubuntu0.24.04.1"
     assert apt("ubuntu", "cuda").candidate("nvidia-utils-580") == "580.178.04-1ubuntu1"
 
 
-def test_flavours_do_not_go_together(apt: Callable[..., Apt]) -> None:
+def test_module_flavours_conflict(apt: Callable[..., Apt]) -> None:
     assert "unmet dependencies" in apt().install("nvidia-headless-580-server-open", "nvidia-utils-580").error
 
 
-def test_the_toolkit_for_containers_needs_all_four_named(apt: Callable[..., Apt]) -> None:
+def test_container_toolkit_needs_all_four_packages(apt: Callable[..., Apt]) -> None:
     packages = [
         f"{package.name}=1.19.1-1"
         for package in stack_of(H100, StackRequest("2.13.0", container_toolkit=True)).containers
@@ -129,36 +129,36 @@ def test_the_toolkit_for_containers_needs_all_four_named(apt: Callable[..., Apt]
     assert set(newest.installs.values()) == {"1.20.1-1"}
 
 
-def test_a_suffixed_fabric_manager_is_a_name_without_versions(apt: Callable[..., Apt]) -> None:
+def test_suffixed_fabric_manager_has_no_versions(apt: Callable[..., Apt]) -> None:
     assert "was not found" in apt().install("nvidia-fabricmanager-580=580.159.04-1").error
 
 
-def test_nccl_needs_both_named(apt: Callable[..., Apt]) -> None:
+def test_nccl_needs_both_packages(apt: Callable[..., Apt]) -> None:
     library, headers = map(str, stack_of(H100, StackRequest("2.13.0", nccl=True)).nccl)
     assert "unmet dependencies" in apt().install(headers).error
     assert apt().install(library, headers).installs == {
         "libnccl2": "2.29.7-1+cuda13.2",
         "libnccl-dev": "2.29.7-1+cuda13.2",
     }
-    # Unasked, apt takes a build for the newest CUDA, whatever the driver runs.
+    # Without a version, apt installs the build for the newest CUDA, whatever the driver supports.
     assert apt().install("libnccl2").installs == {"libnccl2": "2.32.3-1+cuda13.4"}
 
 
-def test_dcgm_needs_both_named(apt: Callable[..., Apt]) -> None:
+def test_dcgm_needs_both_packages(apt: Callable[..., Apt]) -> None:
     assert "unmet dependencies" in apt().install("datacenter-gpu-manager-4-cuda13=1:4.5.2-1").error
     answer = apt().install(*map(str, stack_of(H100, StackRequest("2.13.0", dcgm=True)).dcgm))
     assert set(answer.installs.values()) == {"1:4.6.1-1"}
 
 
-def test_the_meta_package_of_nvlink5_mixes_branches(apt: Callable[..., Apt]) -> None:
+def test_nvlink5_meta_package_mixes_branches(apt: Callable[..., Apt]) -> None:
     assert driver_versions(apt().install("nvlink5-580")) >= {"580.178.04", "615.71.09"}
 
 
-def test_two_pins_exclude_each_other(apt: Callable[..., Apt]) -> None:
+def test_two_pins_conflict(apt: Callable[..., Apt]) -> None:
     assert "Conflicts" in apt().install("nvidia-driver-pinning-580", "nvidia-driver-pinning-595").error
 
 
-def test_a_toolkit_brings_no_driver(apt: Callable[..., Apt]) -> None:
+def test_toolkit_installs_no_driver(apt: Callable[..., Apt]) -> None:
     node = stack_of(H100, StackRequest("2.13.0", cuda_toolkits=("13.0",)))
     answer = apt().install(*map(str, node.cuda))
     assert not answer.error

@@ -1,4 +1,4 @@
-"""playbooks/plan.yml prints the GPU stack from the inventory alone."""
+"""playbooks/plan.yml resolves the GPU stack from the inventory alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def plan(folder: Path, *models: str, **variables: Any) -> Result:
     return run_playbook(folder, "playbooks/plan.yml", inventory=inventory, tags="gpu_stack")
 
 
-def test_a_stack_is_printed_with_its_reasons(tmp_path: Path) -> None:
+def test_stack_is_printed_with_reasons(tmp_path: Path) -> None:
     result = plan(tmp_path, "V100", "H100", gpu_stack_system="ubuntu-22.04")
     assert result.rc == 0, result.stdout
     planned = result.results("Plan the GPU stack")["node1"]
@@ -44,7 +44,7 @@ def test_a_stack_is_printed_with_its_reasons(tmp_path: Path) -> None:
     assert result.changed == []
 
 
-def test_an_impossible_request_is_refused_once_for_all_nodes(tmp_path: Path) -> None:
+def test_impossible_request_is_refused_once_for_all_nodes(tmp_path: Path) -> None:
     result = plan(tmp_path, "B200", "B200", cluster_torch_version="2.6.0")
     assert result.rc != 0
     assert (

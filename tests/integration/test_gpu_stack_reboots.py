@@ -1,7 +1,7 @@
-"""When nodes are rebooted for their driver, when not, and in which order; on stand-in GPU nodes that really reboot.
+"""Reboots for a new driver and their order, on simulated GPU nodes that really reboot.
 
-In this order: each test begins where the one before has left the nodes. With --nodes=node1,node2 the first one begins
-with the nodes as they are, as molecule has left them.
+The tests depend on their order. With --nodes=node1,node2 the first test starts with the nodes in their current state,
+as left by molecule.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpu_cluster import GpuCluster
     from machines import Machine
 
-# The one that the nodes have, and an older one of its branch.
+# The installed driver, and an older one of its branch.
 OLDER = {"580.178.04": "580.159.04", "595.91.07": "595.71.05"}
 HOLDER = "standin-training"
 MACHINE_ID = "/etc/machine-id"
@@ -32,13 +32,13 @@ def driver(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def older(driver: str) -> dict[str, str]:
-    """The request for an older driver of the branch, for which both nodes need a reboot."""
+    """Return the request for an older driver of the branch, which needs a reboot of both nodes."""
     return {"gpu_stack_driver": OLDER[driver]}
 
 
 @pytest.fixture(scope="module")
 def same(driver: str) -> dict[str, str]:
-    """The request for the branch that the nodes have."""
+    """Return the request for the installed branch."""
     return {"gpu_stack_driver": driver.partition(".")[0]}
 
 
@@ -47,18 +47,18 @@ def boots(cluster: GpuCluster) -> list[str]:
 
 
 def begun(machine: Machine) -> float:
-    """When its newest boot began."""
+    """Return the start time of the newest boot."""
     return float(machine.inside("stat", "--format=%.Y", "/run/boot_id").stdout)
 
 
 def booted(machine: Machine) -> float:
-    """When its newest boot was done."""
+    """Return the time at which the newest boot finished."""
     done = 'date +%s --date="$(systemctl show --value --property=FinishTimestamp)"'
     return float(machine.inside("sh", "-c", done).stdout)
 
 
 def hold_a_gpu(machine: Machine) -> str:
-    """Have a process of the administrator's keep a GPU open, and return its pid."""
+    """Start a process of the administrator that keeps a GPU open. Return its pid."""
     held = "exec sleep infinity </dev/nvidia0"
     machine.inside("systemd-run", f"--unit={HOLDER}", "--uid=admin", "sh", "-c", held)
     pid = machine.inside("systemctl", "show", "--value", "--property=MainPID", HOLDER).stdout.strip()
@@ -67,7 +67,7 @@ def hold_a_gpu(machine: Machine) -> str:
     return pid
 
 
-def test_nothing_is_rebooted_when_nothing_differs(gpu_cluster: GpuCluster, same: dict[str, str]) -> None:
+def test_unchanged_stack_needs_no_reboot(gpu_cluster: GpuCluster, same: dict[str, str]) -> None:
     before = boots(gpu_cluster)
     result = gpu_cluster.play(extravars=same)
     assert result.rc == 0, result.stdout
@@ -75,9 +75,7 @@ def test_nothing_is_rebooted_when_nothing_differs(gpu_cluster: GpuCluster, same:
     assert boots(gpu_cluster) == before
 
 
-def test_a_newer_kernel_reboots_one_node_after_the_other(
-    gpu_cluster: GpuCluster, same: dict[str, str], driver: str
-) -> None:
+def test_newer_kernel_reboots_the_nodes_in_turn(gpu_cluster: GpuCluster, same: dict[str, str], driver: str) -> None:
     kernel = renamed(read_packages(), "6.8.0-90", "6.8.0-94")
     gpu_cluster.served.publish([*read_packages(), *kernel])
     before = boots(gpu_cluster)
@@ -88,16 +86,14 @@ def test_a_newer_kernel_reboots_one_node_after_the_other(
     assert result.rc == 0, result.stdout
     first, second = gpu_cluster.nodes
     assert not set(boots(gpu_cluster)) & set(before)
-    # The second one went only when the first was back, and not when it had only gone.
+    # The second node reboots only after the first node has finished booting.
     assert begun(second) >= booted(first)
     for node in gpu_cluster.nodes:
         assert node.inside("cat", "/proc/sys/kernel/osrelease").stdout.strip() == "6.8.0-94-generic"
         assert loaded(node) == driver
 
 
-def test_a_node_that_does_not_come_up_stops_those_behind_it(
-    gpu_cluster: GpuCluster, older: dict[str, str], driver: str
-) -> None:
+def test_failed_reboot_stops_the_remaining_reboots(gpu_cluster: GpuCluster, older: dict[str, str], driver: str) -> None:
     first, second = gpu_cluster.nodes
     before = boots(gpu_cluster)
     first.inside("touch", "/etc/standin-gpu-broken")
@@ -108,13 +104,11 @@ def test_a_node_that_does_not_come_up_stops_those_behind_it(
     assert boot(second) == before[1]
     assert "node2 is not rebooted: node1 was rebooted first" in result.stdout
     assert "its kernel has not loaded the driver" in result.stdout
-    # The node that was left waiting runs as before.
+    # The node that did not get its turn runs as before.
     assert loaded(second) == driver
 
 
-def test_a_busy_gpu_and_the_controllers_own_machine_are_left_alone(
-    gpu_cluster: GpuCluster, older: dict[str, str]
-) -> None:
+def test_busy_gpu_and_the_controller_are_not_rebooted(gpu_cluster: GpuCluster, older: dict[str, str]) -> None:
     first, second = gpu_cluster.nodes
     pid = hold_a_gpu(second)
     own = first.inside("cat", MACHINE_ID).stdout
@@ -130,7 +124,7 @@ def test_a_busy_gpu_and_the_controllers_own_machine_are_left_alone(
     assert "sudo systemctl reboot" in result.stdout
 
 
-def test_going_again_ends_what_was_held_up(gpu_cluster: GpuCluster, older: dict[str, str]) -> None:
+def test_next_run_completes_the_delayed_reboots(gpu_cluster: GpuCluster, older: dict[str, str]) -> None:
     for node in gpu_cluster.nodes:
         node.inside("systemctl", "stop", HOLDER, check=False)
     result = gpu_cluster.play(extravars=older)

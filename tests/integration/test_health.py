@@ -1,7 +1,6 @@
-"""What playbooks/health.yml says of a healthy cluster, of one with faults, and of one that cannot be looked at wholly.
+"""playbooks/health.yml on a healthy cluster, on one with faults, and on one that is not fully visible.
 
-PyTorch is a stand-in here (standin_wheels.py). Links between nodes with faults are in test_net_faults.py, GPUs in
-test_gpu_health.py.
+PyTorch is a stub (standin_wheels.py). test_net_faults.py covers network faults, test_gpu_health.py covers GPUs.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ USUAL, OTHER = "2.0.0", "2.1.0"
 PORT = 29500
 CODE = "/srv/muster-test-code"
 METRICS = "/var/lib/muster-test-metrics"
-# What the step pytorch would make of the stand-in's wheels, which bring no programs.
+# The result of the step pytorch with the stub wheels, which contain no programs.
 ENVIRONMENTS = f"""
 umask 022
 for version in {OTHER} {USUAL}; do
@@ -59,7 +58,7 @@ REMOVES = "busctl get-property org.freedesktop.login1 /org/freedesktop/login1 or
 
 @dataclass(frozen=True)
 class Fault:
-    """On which node it is, what brings it about, what succeeds only while it is on, and what takes it away."""
+    """node: where the fault is. does: sets it. proof: succeeds only while it is on. undo: reverts it."""
 
     node: str
     does: str
@@ -68,12 +67,12 @@ class Fault:
 
 
 def switch(version: str) -> str:
-    """Make another of the environments of a node the one that launches take."""
+    """Return the command that makes another environment of a node the default."""
     same = f'grep -q "{version}+cpu" $env/lib/python3*/site-packages/torch/version.py'
     return f"for env in {ROOT}/envs/*; do if {same}; then ln -sfn $env {ROOT}/current; fi; done"
 
 
-# By the finding that names it.
+# By finding id.
 FAULTS = {
     "node.disk.small": Fault(
         "node1",
@@ -139,13 +138,13 @@ FAULTS = {
 }
 
 
-# What else follows from them.
+# Additional findings caused by these faults.
 NAMED = {**{name: fault.node for name, fault in FAULTS.items()}, "env.variables.differ": "node2"}
 
 
 @dataclass(frozen=True)
 class Visit:
-    """How a look at the cluster's health ended, and what is kept of it."""
+    """The result of a health check, and its artifacts."""
 
     result: Result
     run: Path
@@ -156,8 +155,8 @@ class Visit:
         return kept
 
     @property
-    def bad(self) -> dict[str, set[str]]:
-        """The nodes of each finding that is no good news."""
+    def not_passed(self) -> dict[str, set[str]]:
+        """Return the nodes of each finding that did not pass."""
         found: dict[str, set[str]] = {}
         for finding in self.verdict["findings"]:
             if finding["status"] != "pass":
@@ -171,7 +170,7 @@ class Visit:
 
 
 class Clinic:
-    """Nodes that are done up to network, with a stand-in of PyTorch, and where what is found of them is kept."""
+    """Nodes after the steps up to network with a PyTorch stub, and the folder of their artifacts."""
 
     def __init__(self, play: Play, folder: Path) -> None:
         self.play = play
@@ -217,13 +216,13 @@ def clinic(nodes: dict[str, Machine], play: Play, tmp_path_factory: pytest.TempP
 
 @pytest.fixture(scope="module")
 def healthy(clinic: Clinic) -> Visit:
-    """Nothing is wrong, and the metrics are asked for."""
+    """Check a healthy cluster with metrics."""
     return clinic.look(health_prometheus_dir=METRICS)
 
 
 @pytest.fixture(scope="module")
-def sick(clinic: Clinic, healthy: Visit, nodes: dict[str, Machine], turn: int) -> Visit:
-    """Every fault is on at the same time."""
+def faulty(clinic: Clinic, healthy: Visit, nodes: dict[str, Machine], turn: int) -> Visit:
+    """Check the cluster with all faults at the same time."""
     late = f"{{{{ '{LATE}' if inventory_hostname == 'node3' else '/usr/bin/python3' }}}}"
     with ExitStack() as on:
         for fault in FAULTS.values():
@@ -234,10 +233,10 @@ def sick(clinic: Clinic, healthy: Visit, nodes: dict[str, Machine], turn: int) -
 @contextmanager
 def injected(machine: Machine, fault: Fault) -> Iterator[None]:
     if fault.does != "true":
-        assert machine.inside("sh", "-c", fault.proof, check=False).returncode != 0, "it is on already"
+        assert machine.inside("sh", "-c", fault.proof, check=False).returncode != 0, "the fault is already on"
     machine.inside("sh", "-ec", fault.does)
     try:
-        assert machine.inside("sh", "-c", fault.proof, check=False).returncode == 0, "it is not on"
+        assert machine.inside("sh", "-c", fault.proof, check=False).returncode == 0, "the fault is not on"
         yield
     finally:
         machine.inside("sh", "-ec", fault.undo)
@@ -247,83 +246,85 @@ def metrics(machine: Machine) -> str:
     return machine.inside("cat", f"{METRICS}/muster_health.prom").stdout
 
 
-def test_a_healthy_cluster_yields_no_finding(healthy: Visit) -> None:
+def test_healthy_cluster_has_no_finding(healthy: Visit) -> None:
     assert healthy.result.rc == 0, healthy.result.stdout
-    assert healthy.bad == {}
+    assert healthy.not_passed == {}
     assert healthy.verdict["status"] == "healthy"
 
 
-def test_a_look_is_no_change(healthy: Visit, sick: Visit) -> None:
+def test_check_reports_no_change(healthy: Visit, faulty: Visit) -> None:
     assert healthy.result.changed == []
-    assert sick.result.changed == []
+    assert faulty.result.changed == []
 
 
 @pytest.mark.moment
 @pytest.mark.parametrize("name", NAMED)
-def test_a_fault_is_named_on_its_node(name: str, sick: Visit) -> None:
-    assert sick.bad[name] == {NAMED[name]}
+def test_fault_is_reported_on_its_node(name: str, faulty: Visit) -> None:
+    assert faulty.not_passed[name] == {NAMED[name]}
 
 
 @pytest.mark.moment
-def test_nothing_else_is_named(sick: Visit) -> None:
-    assert sick.bad.keys() == NAMED.keys()
+def test_nothing_else_is_reported(faulty: Visit) -> None:
+    assert faulty.not_passed.keys() == NAMED.keys()
 
 
-def test_what_fails_is_reported_and_no_more_where_the_gate_is_open(sick: Visit) -> None:
-    assert sick.result.rc == 0, sick.result.stdout
-    assert sick.verdict["status"] == "degraded"
+def test_open_gate_reports_failures_without_failing(faulty: Visit) -> None:
+    assert faulty.result.rc == 0, faulty.result.stdout
+    assert faulty.verdict["status"] == "degraded"
 
 
-def test_the_metrics_say_the_same(sick: Visit, nodes: dict[str, Machine]) -> None:
+def test_metrics_match_the_findings(faulty: Visit, nodes: dict[str, Machine]) -> None:
     text = metrics(nodes["node1"])
     assert re.search(r'^muster_check_status\{check="node\.disk\.small",peer=""\} [12]$', text, re.MULTILINE), text
     assert "job.stale" not in text
 
 
-def test_healthy_again_it_yields_no_finding(sick: Visit, clinic: Clinic, nodes: dict[str, Machine]) -> None:
+def test_repaired_cluster_has_no_finding(faulty: Visit, clinic: Clinic, nodes: dict[str, Machine]) -> None:
     again = clinic.look(health_prometheus_dir=METRICS)
     assert again.result.rc == 0, again.result.stdout
-    assert again.bad == {}
+    assert again.not_passed == {}
     assert "node.disk.small" not in metrics(nodes["node1"])
 
 
 @pytest.mark.moment
-def test_what_holds_from_the_next_start_on_is_said_today(clinic: Clinic, nodes: dict[str, Machine]) -> None:
-    """The file is gone, and systemd-logind, which has read it, goes on as before."""
+def test_setting_lost_at_the_next_restart_is_reported(clinic: Clinic, nodes: dict[str, Machine]) -> None:
+    """The settings file is deleted, while systemd-logind still uses its content."""
     does, undo = f"mv {LOGIND} /run/muster-test-logind", f"mv /run/muster-test-logind {LOGIND}"
     proof = f"! test -e {LOGIND} && {REMOVES} | grep -qx 'b false'"
     with injected(nodes["node1"], Fault("node1", does, proof, undo)):
         visit = clinic.look(health_gate="warn")
-    assert visit.bad["os.remove_ipc"] == {"node1"}
+    assert visit.not_passed["os.remove_ipc"] == {"node1"}
     [said] = [one["summary"] for one in visit.verdict["findings"] if one["id"] == "os.remove_ipc"]
     assert "from the next start on" in said
 
 
-def test_a_port_that_somebody_holds_refuses_a_launch(clinic: Clinic, nodes: dict[str, Machine]) -> None:
+def test_launch_is_refused_while_its_port_is_taken(clinic: Clinic, nodes: dict[str, Machine]) -> None:
     head = nodes["node1"]
     before = take(head)
     with listeners(head, [PORT]):
         checked = clinic.look(check=True)
         refused = clinic.look()
         warned = clinic.look(health_gate="warn")
-        road = clinic.take("site.yml", {}, tags="health,ddp_smoke")
+        pipeline = clinic.take("site.yml", {}, tags="health,ddp_smoke")
     assert differences(before, take(head)) == []
-    visits = (checked, refused, warned, road)
+    visits = (checked, refused, warned, pipeline)
     assert [visit.result.rc == 0 for visit in visits] == [True, False, True, False], warned.result.stdout
     for visit in visits:
-        assert visit.bad.keys() & {"job.port.held", "net.master_port.foreign"} == visit.bad.keys() != set()
-        assert set.union(*visit.bad.values()) == {"node1"}, visit.bad
+        assert (
+            visit.not_passed.keys() & {"job.port.held", "net.master_port.foreign"} == visit.not_passed.keys() != set()
+        )
+        assert set.union(*visit.not_passed.values()) == {"node1"}, visit.not_passed
         assert (visit.run / "report.html").stat().st_size
     assert refused.verdict["status"] == "failed"
     assert f"{PORT}" in refused.refusal
     assert refused.refusal.startswith("node1")
     assert warned.verdict["status"] == "degraded"
-    assert road.refusal == refused.refusal
-    assert not (road.run / "plan.json").exists(), "it was launched"
+    assert pipeline.refusal == refused.refusal
+    assert not (pipeline.run / "plan.json").exists(), "the refused launch has a plan"
 
 
 @pytest.mark.moment
-def test_a_node_that_cannot_be_reached_is_named(clinic: Clinic, nodes: dict[str, Machine]) -> None:
+def test_unreachable_node_is_reported(clinic: Clinic, nodes: dict[str, Machine]) -> None:
     dead = nodes["node3"]
     dead.podman("stop", "--time=0")
     try:
@@ -332,26 +333,26 @@ def test_a_node_that_cannot_be_reached_is_named(clinic: Clinic, nodes: dict[str,
         dead.podman("start")
         until(dead.ssh_answers, PATIENCE, f"{dead.name} is back")
     assert visit.result.rc != 0
-    assert visit.bad["node.unreachable"] == {"node3"}
-    assert set.union(*visit.bad.values()) == {"node3"}, visit.bad
+    assert visit.not_passed["node.unreachable"] == {"node3"}
+    assert set.union(*visit.not_passed.values()) == {"node3"}, visit.not_passed
     assert "node3" in visit.refusal
-    # The living were looked at.
+    # The other nodes were checked.
     assert sorted(path.stem for path in (visit.run / "health").iterdir()) == ["node1", "node2"]
 
 
-def test_without_root_less_is_looked_at_and_nothing_is_wrong(clinic: Clinic, healthy: Visit) -> None:
+def test_checks_without_root_skip_some_and_report_no_fault(clinic: Clinic, healthy: Visit) -> None:
     visit = clinic.look(ansible_become=False)
     assert visit.result.rc == 0, visit.result.stdout
-    assert visit.bad == {}
+    assert visit.not_passed == {}
     skipped = {entry["id"]: entry["why"] for entry in visit.verdict["coverage"]["skipped"]}
     as_root = {entry["id"] for entry in healthy.verdict["coverage"]["skipped"]}
     assert skipped.keys() > as_root
     assert all("root" in why for name, why in skipped.items() if name not in as_root), skipped
 
 
-def test_a_node_that_is_left_out_is_skipped_with_the_reason(clinic: Clinic) -> None:
+def test_limited_node_is_skipped_with_the_reason(clinic: Clinic) -> None:
     visit = clinic.look(limit="node1,node2")
     assert visit.result.rc == 0, visit.result.stdout
-    assert visit.bad == {}
+    assert visit.not_passed == {}
     left_out = {"id": "node", "node": "node3", "why": "--limit leaves it out"}
     assert left_out in visit.verdict["coverage"]["skipped"]

@@ -1,4 +1,4 @@
-"""Launches in hostile container images. Each attack is first seen to work in a plain `podman run` of the same image."""
+"""Launches in hostile container images. Each attack first succeeds in a plain `podman run` of the same image."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 NODE = "node1"
 SHOWN = "/srv/muster-test-hostile"
 GROUP = ("video", 44)  # a supplementary group of the training user
-SHADOW = 42  # a group that reads the node's passwords
+SHADOW = 42  # the group that may read /etc/shadow
 MINE = "localhost/mine:1"
-OTHERS = "localhost/others:1"  # a name that belongs to another image
+OTHERS = "localhost/others:1"  # a name of another image
 MADE_BY_ROOT = "/etc/muster-test-hostile"
 HOOKS = "/usr/share/containers/oci/hooks.d"
 PLAIN = ("podman", "--runtime=crun", "run", "--rm", "--cgroups=disabled", "--log-driver=none", "--network=host")
@@ -40,14 +40,14 @@ print("pid is", os.getpid(), flush=True)
 while not os.path.exists(sys.argv[1].partition("=")[2]):
     time.sleep(0.05)
 """
-# A seccomp filter with which getpriority (140 on x86-64) fails with 77, and everything else is allowed.
+# A seccomp filter that makes getpriority (140 on x86-64) fail with 77 and allows everything else.
 ERROR = 77
 FILTER = ((0x20, 0, 0, 0), (0x15, 0, 1, 140), (0x06, 0, 0, 0x00050000 | ERROR), (0x06, 0, 0, 0x7FFF0000))
 SECCOMP = base64.b64encode(b"".join(struct.pack("HBBI", *one) for one in FILTER)).decode()
 
 
 def accounts(uid: int) -> dict[str, Given]:
-    """Accounts and groups whose names are numbers, and lead to others."""
+    """Return accounts and groups whose names are the ids of others."""
     passwd = f"root:x:0:0::/:/bin/sh\n{uid}:x:0:0::/evil:/bin/sh\nevil:x:{uid}:0::/evil:/bin/sh\n"
     group = f"root:x:0:\n{GROUP[1]}:x:{SHADOW}:\n{uid}:x:6:\n"
     return {"etc/passwd": Given(passwd.encode()), "etc/group": Given(group.encode())}
@@ -75,7 +75,7 @@ ANNOTATIONS = {
 
 @pytest.fixture(scope="module")
 def node(with_pytorch: None, networked: list[Machine], play: Play) -> Iterator[Machine]:
-    """A node with podman, whose training user has a supplementary group."""
+    """Yield a node with podman, whose training user has a supplementary group."""
     (machine,) = [each for each in networked if each.name == NODE]
     made = play("playbooks/baseline.yml", extravars={"node_baseline_podman": True}, limit=NODE)
     assert made.rc == 0, made.stdout
@@ -95,7 +95,7 @@ def system(node: Machine) -> bytes:
 
 @pytest.fixture
 def drill(node: Machine, tmp_path: Path) -> Iterator[Drill]:
-    """A launch without PyTorch, in the image that a test names."""
+    """Yield a launch without PyTorch. Tests set its image."""
     (tmp_path / "hold.py").write_text(SCRIPT)
     given = {
         "launch_image_folders": [SHOWN],
@@ -103,7 +103,7 @@ def drill(node: Machine, tmp_path: Path) -> Iterator[Drill]:
         "launch_command": ["python3", "{script}"],
         "cluster_launch_nodes": [NODE],
         "cluster_nproc_per_node": 1,
-        "launch_silence_timeout": 60,  # these tests are not about a busy machine
+        "launch_silence_timeout": 60,  # a busy machine is no reason to fail
     }
     drill = Drill(tmp_path, given, gate=f"{SHOWN}/gate")
     yield drill
@@ -114,15 +114,15 @@ def drill(node: Machine, tmp_path: Path) -> Iterator[Drill]:
 
 
 def archive(drill: Drill, system: bytes, image: Hostile) -> tuple[Path, str]:
-    """Write the archive that the launch is given; return its path and the image's id."""
+    """Write the image archive of the launch. Return its path and the image id."""
     path = drill.folder / "hostile.tar"
     found = write(path, system, image)
     drill.variables["launch_image"] = str(path)
     return path, found
 
 
-def plainly(node: Machine, path: Path) -> None:
-    """Load an archive as an administrator does, with its names."""
+def load_plainly(node: Machine, path: Path) -> None:
+    """Load an archive with its names, like an administrator."""
     node.podman_copy(path, "/var/tmp/muster-test-hostile.tar")
     node.inside("podman", "load", "--quiet", "--input=/var/tmp/muster-test-hostile.tar")
     node.inside("rm", "-f", "/var/tmp/muster-test-hostile.tar")
@@ -140,11 +140,11 @@ def timers(node: Machine) -> set[str]:
 
 
 def begun(drill: Drill, node: Machine) -> tuple[str, dict[str, str]]:
-    """Begin the launch; return what its script prints, and /proc/PID/status of the script on the node."""
+    """Start the launch. Return the output of its script, and /proc/PID/status of the script on the node."""
     drill.begin()
 
     def output() -> str:
-        assert drill.goes_on(), drill.runner.stdout.read()
+        assert drill.is_running(), drill.runner.stdout.read()
         log = drill.run / f"logs/{NODE}/command.log"
         text = log.read_text() if log.exists() else ""
         return text if "pid is " in text else ""
@@ -167,12 +167,12 @@ def training_user_runs(node: Machine, status: dict[str, str]) -> None:
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
 
 
-def test_accounts_configuration_and_names_of_an_image_reach_nothing(drill: Drill, node: Machine, system: bytes) -> None:
+def test_accounts_settings_and_names_of_an_image_have_no_effect(drill: Drill, node: Machine, system: bytes) -> None:
     uid = int(node.inside("id", "--user", "muster").stdout)
     links = {"var/lib/muster": Given(kind=tarfile.SYMTYPE, target="/etc")}
     path, found = archive(drill, system, Hostile({**accounts(uid), **links}, CONFIG, (OTHERS, MINE)))
 
-    plainly(node, path)
+    load_plainly(node, path)
     assert {f"{OTHERS} {found}", f"{MINE} {found}"} <= names(node)
     as_user = (f"--user={uid}:{uid}", f"--group-add={GROUP[1]}", "--entrypoint=id")
     assert f"groups={uid}" in node.inside(*PLAIN, *as_user, MINE).stdout
@@ -185,7 +185,7 @@ def test_accounts_configuration_and_names_of_an_image_reach_nothing(drill: Drill
     node.inside("podman", "rmi", "--all", "--force")
 
     write(drill.folder / "theirs.tar", system, Hostile())
-    plainly(node, drill.folder / "theirs.tar")
+    load_plainly(node, drill.folder / "theirs.tar")
     theirs = node.inside("podman", "images", "--no-trunc", "--quiet").stdout.strip().removeprefix("sha256:")
     node.inside("podman", "tag", theirs, OTHERS)
 
@@ -197,18 +197,18 @@ def test_accounts_configuration_and_names_of_an_image_reach_nothing(drill: Drill
     assert node.inside("find", "/etc/launches", "/etc/work", "/evil", check=False).stdout == ""
     drill.open_gate(node)
     assert failures(drill.end()) == []
-    drill.nothing_is_left(node)
+    drill.check_nothing_left(node)
     assert containers(node) == ""
     node.inside("podman", "image", "prune", "--force")
     assert f"localhost/muster-image:{found[:12]} {found}" in names(node)
 
 
-def test_annotations_of_an_image_do_not_steer_the_runtime(drill: Drill, node: Machine, system: bytes) -> None:
+def test_annotations_of_an_image_do_not_control_the_runtime(drill: Drill, node: Machine, system: bytes) -> None:
     path, found = archive(drill, system, Hostile(names=(OTHERS,), annotations=ANNOTATIONS))
     hook = '{"version": "1.0.0", "hook": {"path": "/bin/cat"}, "when": {"always": true}, "stages": ["createRuntime"]}'
     node.inside("sh", "-ec", f"mkdir -p {HOOKS}; printf '%s' '{hook}' >{HOOKS}/muster-test.json")
     try:
-        plainly(node, path)
+        load_plainly(node, path)
         script = "import os; os.getpriority(os.PRIO_PROCESS, 0)"
         failed = node.inside(*PLAIN, "--entrypoint=python3", OTHERS, "-c", script, check=False)
         assert f"[Errno {ERROR}]" in failed.stderr
@@ -228,7 +228,7 @@ def test_annotations_of_an_image_do_not_steer_the_runtime(drill: Drill, node: Ma
 
 
 def refused(drill: Drill, node: Machine) -> str:
-    """The launch is not begun; return why."""
+    """Check that the launch is refused. Return the reason."""
     drill.begin()
     drill.wait()
     shown = str(drill.runner.stdout.read())
@@ -241,10 +241,10 @@ def refused(drill: Drill, node: Machine) -> str:
     return str(found["summary"])
 
 
-def test_an_image_with_a_device_file_is_refused(drill: Drill, node: Machine, system: bytes) -> None:
-    device = Given(mode=0o666, kind=tarfile.CHRTYPE, number=(1, 5))  # as /dev/zero
+def test_image_with_a_device_file_is_refused(drill: Drill, node: Machine, system: bytes) -> None:
+    device = Given(mode=0o666, kind=tarfile.CHRTYPE, number=(1, 5))  # like /dev/zero
     path, _ = archive(drill, system, Hostile({"usr/lib/device": device}, names=(MINE,)))
-    plainly(node, path)
+    load_plainly(node, path)
     script = "print(open('/usr/lib/device', 'rb').read(4))"
     opened = node.inside(
         *PLAIN, "--read-only", "--cap-drop=all", "--user=1234", "--entrypoint=python3", MINE, "-c", script
@@ -286,11 +286,11 @@ while :; do echo 'READY'; done
         ),
     ],
 )
-def test_a_python_that_lies_is_quoted_and_ended(
+def test_output_of_a_hostile_python_is_quoted_and_limited(
     python: str, prints: str, says: str, drill: Drill, node: Machine, system: bytes
 ) -> None:
     path, _ = archive(drill, system, Hostile({"usr/bin/python3": Given(python.encode(), 0o755)}, names=(MINE,)))
-    plainly(node, path)
+    load_plainly(node, path)
     argv = ["timeout", "--signal=KILL", "5", *PLAIN, "--name=muster-test-lies", "--entrypoint=python3", MINE]
     assert prints in node.inside("sh", "-c", f"{shlex.join(argv)} 2>&1 | head --bytes=1000").stdout
     node.inside("podman", "rm", "--force", "--ignore", "--time=0", "muster-test-lies")

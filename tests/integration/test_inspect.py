@@ -1,4 +1,4 @@
-"""A look at the nodes changes nothing, says what stands against each, and stops those nodes alone."""
+"""An inspection changes nothing, reports the problems of each node, and stops only those nodes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 LOOK = "Inspect the nodes for all following steps"
 REFUSE = "Reject a node that is not suitable"
-# Everything that outlives a restart, but what the login itself writes.
+# Persistent files, except those that the login itself writes.
 FILES = "find /etc /home /opt /root /srv /usr /var -xdev -not -path '/var/log/*' -printf '%p %m %u %s %T@\n' | sort"
 PROCESSES = "ps -eo comm="
 PACKAGES = "dpkg-query -W"
-# This look itself, and what a login leaves for a moment. Chosen here: a pipeline sees its own parts begin.
+# Processes of this probe and of the login. Filtered in Python, because a pipeline would list its own processes.
 OF_THE_LOOK = ("ps", "sh", "bash", "dash", "sshd", "sudo", "systemd-logind")
 
 
@@ -35,20 +35,20 @@ def state_of(machine: Machine) -> list[list[str]]:
 
 @contextmanager
 def without_timers(machine: Machine) -> Iterator[None]:
-    """Nothing begins on the machine by itself: what differs afterwards is the look's."""
+    """Stop all timers, so that only the inspection can change the machine."""
     shown = machine.inside("systemctl", "list-units", "--type=timer", "--plain", "--no-legend").stdout
     timers = [line.split()[0] for line in shown.splitlines()]
     machine.inside("systemctl", "stop", *timers)
     try:
         begun = ["systemctl", "list-units", "--state=activating", "--plain", "--no-legend"]
-        until(lambda: not machine.inside(*begun).stdout, PATIENCE, "what timers have begun has ended")
+        until(lambda: not machine.inside(*begun).stdout, PATIENCE, "jobs of timers have ended")
         yield
     finally:
         machine.inside("systemctl", "start", *timers)
 
 
 def only_for(node: str, value: str, otherwise: str = "") -> str:
-    """Return a value for one node, as a variable of the command line."""
+    """Return an extra variable with a value for one node."""
     return f"{{{{ '{value}' if inventory_hostname == '{node}' else '{otherwise}' }}}}"
 
 
@@ -69,7 +69,7 @@ def facts_on_disk() -> dict[str, Any]:
     [{}, {"extravars": {"ansible_become": False}}, {"check": True}],
     ids=["as root", "as an ordinary user", "check mode"],
 )
-def test_a_look_changes_nothing(play: Play, node: Callable[[str], Machine], requested: dict[str, Any]) -> None:
+def test_inspection_changes_nothing(play: Play, node: Callable[[str], Machine], requested: dict[str, Any]) -> None:
     node1 = node("node1")
     with without_timers(node1):
         before = state_of(node1)
@@ -93,7 +93,7 @@ def test_a_look_changes_nothing(play: Play, node: Callable[[str], Machine], requ
         assert len(line) <= 120
 
 
-def test_a_look_asks_each_node_once(play: Play) -> None:
+def test_inspection_contacts_each_node_once(play: Play) -> None:
     result = play("playbooks/inspect.yml")
     executed = [
         event["event_data"]["task"]
@@ -105,7 +105,7 @@ def test_a_look_asks_each_node_once(play: Play) -> None:
     assert "node1" in look["nodes"]
 
 
-def test_an_interface_that_is_not_there_stops_its_node_alone(play: Play) -> None:
+def test_missing_interface_stops_only_its_node(play: Play) -> None:
     requested = {"cluster_interface": only_for("node2", "ib7")}
     result = play("playbooks/inspect.yml", extravars=requested)
     refused = result.results(REFUSE)
@@ -115,7 +115,7 @@ def test_an_interface_that_is_not_there_stops_its_node_alone(play: Play) -> None
     assert facts_on_disk()["nodes"]["node1"]
 
 
-def test_an_address_that_the_node_does_not_have(play: Play, node: Callable[[str], Machine]) -> None:
+def test_address_missing_on_the_node_is_reported(play: Play, node: Callable[[str], Machine]) -> None:
     address = node("node1").address
     elsewhere = f"{address.rpartition('.')[0]}.77"
     requested = {
@@ -130,7 +130,7 @@ def test_an_address_that_the_node_does_not_have(play: Play, node: Callable[[str]
     assert f"eth0 has {address}" in refused["node1"]["msg"]
 
 
-def test_one_machine_under_two_names(play: Play, node: Callable[[str], Machine]) -> None:
+def test_machine_with_two_names_is_refused(play: Play, node: Callable[[str], Machine]) -> None:
     node1, node2 = node("node1"), node("node2")
     second = f"{node1.address.rpartition('.')[0]}.78"
     node1.inside("ip", "addr", "add", f"{second}/24", "dev", "eth0")
@@ -161,7 +161,7 @@ def identity(machine: Machine, text: str) -> Iterator[None]:
         machine.inside("mv", "-f", "/etc/os-release.kept", "/etc/os-release")
 
 
-def test_a_system_that_muster_does_not_know(play: Play, node: Callable[[str], Machine]) -> None:
+def test_unsupported_system_is_refused(play: Play, node: Callable[[str], Machine]) -> None:
     with identity(node("node2"), 'ID=fedora\\nVERSION_ID=40\\nPRETTY_NAME="Fedora Linux 40"\\n'):
         result = play("site.yml", tags="inspect")
     refused = result.results(REFUSE)
@@ -170,7 +170,7 @@ def test_a_system_that_muster_does_not_know(play: Play, node: Callable[[str], Ma
 
 
 @pytest.mark.moment
-def test_a_dead_node_is_listed_and_stops_nobody(play: Play, node: Callable[[str], Machine]) -> None:
+def test_unreachable_node_is_listed_and_stops_no_other(play: Play, node: Callable[[str], Machine]) -> None:
     node3 = node("node3")
     node3.podman("pause")
     try:
@@ -185,9 +185,9 @@ def test_a_dead_node_is_listed_and_stops_nobody(play: Play, node: Callable[[str]
 
 
 @pytest.mark.moment
-def test_a_tool_that_hangs_and_one_that_shouts(play: Play, node: Callable[[str], Machine]) -> None:
+def test_hanging_and_noisy_tools_are_tolerated(play: Play, node: Callable[[str], Machine]) -> None:
     node1 = node("node1")
-    # The folder comes first in the path that the look gives to its programs.
+    # This folder comes first in the PATH of the inspection.
     hang = "printf '#!/bin/sh\\nexec sleep 60\\n' > /usr/local/bin/ss"
     shout = "printf '#!/bin/sh\\necho Welcome!; echo {\\n' > /usr/local/bin/dpkg-query"
     node1.inside("sh", "-c", f"{hang}; {shout}; chmod +x /usr/local/bin/ss /usr/local/bin/dpkg-query")

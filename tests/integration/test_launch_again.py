@@ -1,6 +1,6 @@
-"""A launch that goes on after a failure, and one that ends everywhere although nobody watches it.
+"""Launches that restart after a failure, and detached launches that end on all nodes without a controller.
 
-The seconds of a detached launch are those that docs/launch.md states: everything is over everywhere within a minute.
+docs/launch.md states the limit for a detached launch: it ends on all nodes within a minute.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.moment
 
-STATED = 60.0  # seconds, in which all of a detached launch is over
+STATED = 60.0  # seconds until a detached launch has ended everywhere
 SILENCE = 20.0
 SEED = random.SystemRandom().randrange(2**32)
 TRAIN = {
@@ -37,7 +37,7 @@ TRAIN = {
     "launch_env": {"OMP_NUM_THREADS": "1"},
     "cluster_nproc_per_node": 1,
 }
-# Forty epochs of ten steps: many seconds, so that what is done to a node at some step comes before the end.
+# Forty epochs of ten steps: long enough that a fault at a chosen step comes before the end.
 ARGUMENTS = [
     *("--width=8", "--num-workers=0", "--log-every=1", "--samples=960", "--epochs=40", "--global-batch=96"),
     *("--micro-batch=16", "--checkpoint-every=5", "--output=output", "--resume"),
@@ -46,7 +46,7 @@ ARGUMENTS = [
 
 @pytest.fixture(scope="module", autouse=True)
 def provisioned(with_pytorch: None) -> None:
-    """The nodes have the training user and the environment."""
+    """Provide the training user and the environment."""
 
 
 @pytest.fixture
@@ -56,32 +56,32 @@ def nodes(node: Callable[[str], Machine]) -> tuple[Machine, Machine]:
 
 @pytest.fixture
 def detached(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Drill]:
-    """A launch that goes on alone: its controller has nothing to do with it any more."""
+    """Yield a detached launch, which runs without its controller."""
     drill = Drill(tmp_path, {"launch_detached": True, "launch_time_limit": 900})
     assert drill.begin().end()["status"] == "unknown"
     assert drill.runs()
     yield drill
     for machine in nodes:
-        with suppress(subprocess.CalledProcessError):  # it is not paused
+        with suppress(subprocess.CalledProcessError):  # not paused
             machine.podman("unpause")
         machine.inside("systemctl", "stop", drill.unit(), check=False)
         machine.inside("rm", "--force", drill.gate)
 
 
 def of(drill: Drill, node: str) -> set[int]:
-    """The processes of the launch on a node, seen from outside."""
+    """Return the pids of the launch on a node, seen from outside."""
     return {pid for pid, env in processes(drill.launch_id).items() if env.get("MUSTER_NODE") == node}
 
 
 def ended_on(drill: Drill, node: str, seconds: float) -> float:
-    """Wait until nothing of it is there; the seconds that this took."""
+    """Wait until the launch has no process on the node. Return the seconds."""
     begun = time.monotonic()
-    until(lambda: not of(drill, node), seconds, f"the launch is over on {node}")
+    until(lambda: not of(drill, node), seconds, f"the launch has ended on {node}")
     return time.monotonic() - begun
 
 
-def said_on(machine: Machine, drill: Drill) -> dict[str, Any]:
-    """What the main process left there."""
+def result_on(machine: Machine, drill: Drill) -> dict[str, Any]:
+    """Return the result that the main process wrote on the node."""
     path = f"/run/muster/launches/{drill.launch_id}/unit/result.json"
     found: dict[str, Any] = json.loads(machine.inside("cat", path).stdout)
     return found
@@ -93,18 +93,16 @@ def attached(drill: Drill, play: Play) -> dict[str, Any]:
     return drill.verdict()
 
 
-# ---------------------------------------------------------------- detached, and nobody is there
+# ---------------------------------------------------------------- detached, without a controller
 
 
 @pytest.mark.slow
-def test_a_node_that_freezes_ends_a_detached_launch_on_the_others(
-    detached: Drill, nodes: tuple[Machine, Machine], play: Play
-) -> None:
+def test_frozen_node_ends_a_detached_launch(detached: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
     assert of(detached, "node1")
     nodes[1].podman("pause")
     seconds = ended_on(detached, "node1", STATED)
     assert seconds > SILENCE - 5
-    assert "node2 has not been heard of for 20 s" in said_on(nodes[0], detached)["error"]
+    assert "node2 has not been heard of for 20 s" in result_on(nodes[0], detached)["error"]
     nodes[1].podman("unpause")
     ended_on(detached, "node2", STATED)
     verdict = attached(detached, play)
@@ -113,51 +111,49 @@ def test_a_node_that_freezes_ends_a_detached_launch_on_the_others(
     assert verdict["findings"][0]["id"] == "launch.peer"
 
 
-def test_a_head_node_that_freezes_ends_a_detached_launch_on_the_others(
-    detached: Drill, nodes: tuple[Machine, Machine]
-) -> None:
+def test_frozen_head_node_ends_a_detached_launch(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
     assert of(detached, "node2")
     nodes[0].podman("pause")
     seconds = ended_on(detached, "node2", STATED)
     assert seconds > SILENCE - 5
-    assert "the head node node1 has not been heard of for 20 s" in said_on(nodes[1], detached)["error"]
+    assert "the head node node1 has not been heard of for 20 s" in result_on(nodes[1], detached)["error"]
 
 
 @pytest.mark.pipeline
-def test_a_unit_that_is_stopped_on_one_node_ends_a_detached_launch_by_its_name(
+def test_stopped_unit_ends_a_detached_launch_and_is_reported(
     detached: Drill, nodes: tuple[Machine, Machine], play: Play
 ) -> None:
     nodes[1].inside("systemctl", "stop", detached.unit())
     ended_on(detached, "node1", STATED / 2)
-    assert said_on(nodes[0], detached)["reason"] in ("peer", "exit")
+    assert result_on(nodes[0], detached)["reason"] in ("peer", "exit")
     verdict = attached(detached, play)
     assert verdict["status"] == "failed"
     assert "node2: the launch's unit was stopped from outside" in verdict["summary"]
 
 
 @pytest.mark.slow
-def test_a_short_break_of_the_network_ends_nothing(detached: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
+def test_launch_survives_a_short_network_outage(detached: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
     ranks = set(processes(detached.launch_id))
     with rules(nodes[0], f"ip saddr {nodes[1].address} counter drop"):
         time.sleep(SILENCE / 2)
-    time.sleep(SILENCE * 1.5)  # by then, whatever was to end has ended
+    time.sleep(SILENCE * 1.5)  # enough time for anything to end
     assert set(processes(detached.launch_id)) >= ranks
     for machine in nodes:
         detached.open_gate(machine)
     assert attached(detached, play)["status"] == "healthy"
 
 
-def test_restarts_of_an_administrators_detached_launch_are_refused_before_the_start(tmp_path: Path, play: Play) -> None:
+def test_restarts_of_a_detached_administrator_launch_are_refused(tmp_path: Path, play: Play) -> None:
     asked = {**TRAIN, "cluster_artifacts_dir": str(tmp_path), "launch_detached": True, "launch_time_limit": 60}
     for launch_as in ("auto", "cluster_user"):
         result = play("playbooks/launch.yml", extravars={**asked, "launch_restarts": 1, "launch_as": launch_as})
         assert result.rc != 0
-        said = " ".join(result.stdout.split())
-        assert "launch_restarts of a detached launch needs a watcher on the head node" in said
-        assert "an administrator's launch has no such logins" in said
+        latest_events = " ".join(result.stdout.split())
+        assert "launch_restarts of a detached launch needs a watcher on the head node" in latest_events
+        assert "an administrator's launch has no such logins" in latest_events
 
 
-# ---------------------------------------------------------------- attempts
+# ---------------------------------------------------------------- restarts
 
 
 @contextmanager
@@ -167,29 +163,29 @@ def switched_off(machine: Machine) -> Iterator[None]:
         yield
     finally:
         machine.podman("start")
-        until(lambda: machine.ssh("true", check=False).returncode == 0, PATIENCE, "it is back")
+        until(lambda: machine.ssh("true", check=False).returncode == 0, PATIENCE, "the node is back")
 
 
 def runs(drill: Drill) -> list[Path]:
-    """The folders of the attempts, the first one first."""
+    """Return the folders of the attempts in order."""
     return sorted(path.parent for path in (drill.folder / "kept" / ARTIFACTS.name).glob("2*/plan.json"))
 
 
-def said(run: Path) -> dict[str, Any]:
+def latest_events(run: Path) -> dict[str, Any]:
     log = run / "logs/node1/rank0.stdout.log"
     return events(log.read_text().rpartition("\n")[0]) if log.exists() else {}
 
 
 def reach(drill: Drill, step: int) -> None:
     def there() -> bool:
-        assert drill.goes_on(), "the play has ended too early"
-        return bool(runs(drill)) and said(runs(drill)[0]).get("step", {}).get("step", 0) >= step
+        assert drill.is_running(), "the play ended too early"
+        return bool(runs(drill)) and latest_events(runs(drill)[0]).get("step", {}).get("step", 0) >= step
 
     until(there, PATIENCE, f"step {step}")
 
 
 def hold(drill: Drill, rank: str) -> None:
-    """No step follows while a rank of it stands still: a quick machine has none left when a node is off."""
+    """Stop a rank, so that no further step follows: a fast machine could finish before a node is off."""
     for pid, env in processes(drill.launch_id).items():
         if env.get("RANK") == rank:
             hit(pid, signal.SIGSTOP)
@@ -213,17 +209,15 @@ def trained(folder: Path, members: list[str], **more: Any) -> Drill:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, node: Callable[[str], Machine]) -> dict[str, Any]:
-    """What the run said that nothing happened to, and its parameters."""
+    """Return the events and parameters of an undisturbed run."""
     drill = trained(tmp_path_factory.mktemp("whole") / "run", ["node1", "node2"])
     assert drill.begin().end()["status"] == "healthy"
     plan = json.loads((drill.run / "plan.json").read_text())
-    return {**said(drill.run), "weights": weights(node("node1"), plan)}
+    return {**latest_events(drill.run), "weights": weights(node("node1"), plan)}
 
 
 @pytest.mark.slow
-def test_a_spare_takes_the_place_of_a_node_that_is_switched_off(
-    whole: dict[str, Any], tmp_path: Path, node: Callable[[str], Machine]
-) -> None:
+def test_spare_replaces_a_failed_node(whole: dict[str, Any], tmp_path: Path, node: Callable[[str], Machine]) -> None:
     step = random.Random(SEED).randint(8, 60)
     print(f"seed {SEED}: node2 is switched off at step {step} or a little later")
     asked = {"launch_restarts": 2, "launch_spares": ["node3"], "launch_checkpoints": "output/checkpoint.pt"}
@@ -244,13 +238,13 @@ def test_a_spare_takes_the_place_of_a_node_that_is_switched_off(
     (finding,) = [one for one in verdict["findings"] if one["id"] == "launch.restarted"]
     assert finding["node"] == "node2"
     assert "node3 takes the place of node2" in finding["summary"]
-    assert said(second)["resumed"]["step"] % 5 == 0
-    # At unchanged world size, on processors: bit by bit.
-    assert said(second)["summary"]["parameters_sha256"] == whole["summary"]["parameters_sha256"]
+    assert latest_events(second)["resumed"]["step"] % 5 == 0
+    # Equal bit by bit, because the world size is unchanged and the ranks use CPUs.
+    assert latest_events(second)["summary"]["parameters_sha256"] == whole["summary"]["parameters_sha256"]
 
 
 @pytest.mark.slow
-def test_the_rest_goes_on_without_a_node_that_is_switched_off(
+def test_remaining_nodes_continue_without_a_failed_node(
     whole: dict[str, Any], tmp_path: Path, node: Callable[[str], Machine]
 ) -> None:
     step = random.Random(SEED + 1).randint(8, 60)
@@ -265,7 +259,7 @@ def test_the_rest_goes_on_without_a_node_that_is_switched_off(
     plan = json.loads((second / "plan.json").read_text())
     assert [entry["node"] for entry in plan["nodes"]] == ["node1", "node2"]
     assert json.loads((runs(drill)[0] / "verdict.json").read_text())["status"] == "degraded"
-    assert said(second)["resumed"]["step"] % 5 == 0
+    assert latest_events(second)["resumed"]["step"] % 5 == 0
     found, expected = weights(node("node1"), plan), whole["weights"]
     worst = max(abs(one - other) for one, other in zip(found, expected, strict=True))
     size = max(map(abs, expected))
@@ -273,7 +267,7 @@ def test_the_rest_goes_on_without_a_node_that_is_switched_off(
     assert worst <= 1e-2 * size
 
 
-def test_what_repeats_is_given_up(tmp_path: Path, nodes: tuple[Machine, Machine]) -> None:
+def test_repeated_failure_ends_the_restarts(tmp_path: Path, nodes: tuple[Machine, Machine]) -> None:
     drill = Drill(tmp_path, {"launch_restarts": 5})
     nodes[1].inside("touch", drill.gate)
     try:

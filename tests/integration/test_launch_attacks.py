@@ -1,6 +1,6 @@
-"""A hostile training user on a node, at it while launches start, run, are looked at and end.
+"""A hostile training user attacks a node while launches start, run, are inspected and end.
 
-MUSTER_TEST_ATTACKS says how many launches they are. tests/unit/node/launch/test_attacks.py is the same without nodes.
+MUSTER_TEST_ATTACKS sets the number of launches. tests/unit/node/launch/test_attacks.py does the same without nodes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LAUNCHES = int(os.environ.get("MUSTER_TEST_ATTACKS", "3"))
 CANARY = "canary-that-nobody-may-see"
 PAYLOADS = ROOT / "tests/integration/payloads"
 HOSTILE = "/usr/local/lib/muster-tests/hostile_user.py"
-SECRETS, PRIVATE = "/var/lib/muster-test", "/home/admin/muster-test"  # root's, and of the one who looks
+SECRETS, PRIVATE = "/var/lib/muster-test", "/home/admin/muster-test"  # owned by root, and by the inspecting user
 FOLDERS = ("/run/muster/launches/*/unit", "/var/lib/muster/launches/*/logs", "/var/lib/muster/work/*")
 FOREIGN = (SECRETS, f"{SECRETS}/secret", PRIVATE, "/etc/shadow", "/etc/passwd", "/home/admin")
 
@@ -41,8 +41,8 @@ class Attack(NamedTuple):
     pid: int
     victim: int
 
-    def goes_on(self, times: int) -> None:
-        """Wait until the attacker has struck so often once more."""
+    def wait_for_attempts(self, times: int) -> None:
+        """Wait until the attacker has made this many more attempts."""
         assert self.attacker.stdout
         for _ in range(times // 50):
             assert self.attacker.stdout.readline()
@@ -57,7 +57,7 @@ def nodes(play: Play, node: Callable[[str], Machine]) -> tuple[Machine, Machine]
 
 @pytest.fixture
 def attack(nodes: tuple[Machine, Machine]) -> Iterator[Attack]:
-    """The training user of node1 is hostile; beside it is a process that is root's."""
+    """Start a hostile program as the training user of node1, and a process of root beside it."""
     machine = nodes[0]
     machine.inside("install", "-d", "-m", "700", SECRETS)
     machine.inside("sh", "-c", f"echo {CANARY} > {SECRETS}/secret && chmod 600 {SECRETS}/secret")
@@ -87,7 +87,7 @@ def standing(machine: Machine) -> str:
     return machine.inside("stat", "--format=%n %i %U %G %a %s %y", *FOREIGN).stdout
 
 
-def test_a_hostile_training_user_gains_nothing_and_ends_nothing(
+def test_hostile_training_user_gains_nothing_and_stops_nothing(
     attack: Attack, nodes: tuple[Machine, Machine], tmp_path: Path
 ) -> None:
     before = standing(attack.machine)
@@ -105,23 +105,23 @@ def test_a_hostile_training_user_gains_nothing_and_ends_nothing(
         hit(attack.pid, signal.SIGSTOP)
         drill.begin().in_step()
         hit(attack.pid, signal.SIGCONT)
-        attack.goes_on(500)
-        assert drill.goes_on(), "it was ended because of what it wrote"
+        attack.wait_for_attempts(500)
+        assert drill.is_running(), "the attacker's output ended the launch"
         assert len(processes(drill.launch_id)) >= 4 + 2 + 2
         began = time.monotonic()
         for machine in nodes:
             machine.inside("touch", drill.gate)
         assert drill.thread
         drill.thread.join(PATIENCE)
-        assert not drill.goes_on(), "it has ended"
+        assert not drill.is_running(), "the launch must have ended"
         print(f"launch {number}: over {time.monotonic() - began:.0f} s after its gate")
         assert processes(drill.launch_id) == {}
         kept = "".join(path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file())
         assert CANARY not in kept
-        assert "root:" not in kept, "nor is anything of /etc/shadow there"
+        assert "root:" not in kept, "the artifacts contain lines of /etc/shadow"
         for machine in nodes:
             machine.inside("rm", "--force", drill.gate)
-        # Named as left behind: it is the training user's, and no launch is there any more.
+        # Reported as left behind: a process of the training user without a launch.
         assert "hostile_user.py" in kept
     assert standing(attack.machine) == before
     assert attack.machine.inside("ps", "-o", "state=", "-p", str(attack.victim)).stdout.strip() == "S"

@@ -1,4 +1,4 @@
-"""What people bring: a module, a command of their own, accelerate; and where their kernels are compiled."""
+"""Launches of the user's own code: a module, a custom command, accelerate; and the caches of compiled kernels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from machines import Machine
 
 WORK = "/srv/muster-test-brought"
-# Nobody's launcher: it takes the plan from its environment, and its ranks go into the background.
+# A custom launcher: it reads the plan from its environment and starts its ranks in the background.
 OWN_LAUNCHER = """#!/bin/sh
 for local in $(seq 0 $((MUSTER_NPROC - 1)))
 do
@@ -52,7 +52,7 @@ def put(machine: Machine, path: str, text: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_module_with_caches_of_its_own(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+def test_module_has_separate_compile_caches(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     for machine in nodes:
         put(machine, f"{WORK}/project/__init__.py", "")
         put(machine, f"{WORK}/project/train.py", PAYLOAD.read_text())
@@ -60,7 +60,7 @@ def test_a_module_with_caches_of_its_own(drill: Drill, nodes: tuple[Machine, Mac
     drill.begin().in_step()
     seen = [env for env in processes(drill.launch_id).values() if "RANK" in env]
     folders = {env[name] for env in seen for name in CACHES}
-    assert len(folders) == 3  # the nodes' environments are alike
+    assert len(folders) == 3  # the nodes have equal environments
     assert all(folder.startswith("/var/lib/muster/cache/muster/opt-muster-pytorch-") for folder in folders)
     for machine in nodes:
         about = machine.inside("stat", "--format=%U %a", "/var/lib/muster/cache/muster").stdout
@@ -69,7 +69,7 @@ def test_a_module_with_caches_of_its_own(drill: Drill, nodes: tuple[Machine, Mac
     assert drill.end()["status"] == "healthy"
 
 
-def test_a_command_of_their_own(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+def test_custom_launcher_runs_all_ranks(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     for machine in nodes:
         put(machine, f"{WORK}/launcher", OWN_LAUNCHER)
     drill.variables["launch_command"] = [f"{WORK}/launcher", "{script}"]
@@ -77,7 +77,7 @@ def test_a_command_of_their_own(drill: Drill, nodes: tuple[Machine, Machine]) ->
     until(lambda: len(known_ranks(drill, nodes)) == 4, PATIENCE, "all ranks are found")
     assert known_ranks(drill, nodes) == {("node1", 0, 0), ("node1", 1, 1), ("node2", 2, 0), ("node2", 3, 1)}
     log = drill.run / "logs/node2/command.log"
-    until(lambda: log.exists() and "step 3\n" in log.read_text(), PATIENCE, "its output comes")
+    until(lambda: log.exists() and "step 3\n" in log.read_text(), PATIENCE, "the output arrives")
     drill.open_gate(nodes[1])
     finding = only_failure(drill.end())
     assert (finding["id"], finding["node"]) == ("launch.exception", "node2")
@@ -87,7 +87,7 @@ def test_a_command_of_their_own(drill: Drill, nodes: tuple[Machine, Machine]) ->
 
 
 def known_ranks(drill: Drill, nodes: tuple[Machine, Machine]) -> set[tuple[str, int, int]]:
-    """What the launch's main processes have noted."""
+    """Return the ranks that the main processes of the launch have recorded."""
     found = set()
     for machine in nodes:
         table = f"/run/muster/launches/{drill.launch_id}/unit/ranks.json"
@@ -97,8 +97,8 @@ def known_ranks(drill: Drill, nodes: tuple[Machine, Machine]) -> set[tuple[str, 
 
 
 @pytest.mark.slow
-def test_a_shell_script_that_calls_torchrun(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
-    """It gives no option: the plan is in its environment."""
+def test_shell_script_calls_torchrun(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    """The script passes no options to torchrun: the plan is in its environment."""
     for machine in nodes:
         put(machine, f"{WORK}/run.sh", '#!/bin/sh\necho before\ntorchrun "$@"\n')
     drill.variables["launch_command"] = [f"{WORK}/run.sh"]
@@ -109,14 +109,14 @@ def test_a_shell_script_that_calls_torchrun(drill: Drill, nodes: tuple[Machine, 
 
 
 @pytest.mark.slow
-def test_a_command_that_starts_one_process_on_each_node(drill: Drill) -> None:
+def test_command_with_one_process_per_node_is_reported(drill: Drill) -> None:
     drill.variables.update(launch_script_src="", launch_command=["python", "-c", "print('alone')", "{node_rank}"])
     drill.begin()
     verdict = drill.end()
     assert [one["id"] for one in verdict["findings"] if one["status"] == "warn"] == ["launch.ranks", "launch.ranks"]
 
 
-def test_a_command_that_is_not_there(drill: Drill) -> None:
+def test_missing_command_is_reported(drill: Drill) -> None:
     drill.variables["launch_command"] = ["accelerate-that-is-not-there", "launch", "{node_rank}"]
     drill.begin()
     found = drill.end()["findings"]
@@ -125,7 +125,7 @@ def test_a_command_that_is_not_there(drill: Drill) -> None:
     assert {one["summary"] for one in found} == {said}
 
 
-def test_a_word_that_changes_the_plan_is_refused_before_a_node_is_asked(drill: Drill) -> None:
+def test_option_that_changes_the_plan_is_refused_before_contacting_nodes(drill: Drill) -> None:
     drill.variables["launch_command"] = ["accelerate", "launch", "--num_processes=8"]
     drill.begin()
     drill.wait()
@@ -146,7 +146,7 @@ def with_accelerate(drill: Drill, nodes: tuple[Machine, Machine]) -> Drill:
 
 
 @pytest.mark.slow
-def test_accelerate(with_accelerate: Drill, nodes: tuple[Machine, Machine]) -> None:
+def test_accelerate_launches_all_ranks(with_accelerate: Drill, nodes: tuple[Machine, Machine]) -> None:
     with_accelerate.begin().in_step()
     assert known_ranks(with_accelerate, nodes) == {
         ("node1", 0, 0),

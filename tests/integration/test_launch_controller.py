@@ -1,6 +1,6 @@
-"""A controller that fails while a launch runs: a full disk, a copy that breaks, Ctrl-C twice, and company.
+"""Controller problems during a launch: a full disk, a failing copy, two Ctrl-C, and two controllers.
 
-The nodes have a stand-in of torchrun. Until the gate is open, a launch goes on for as long as it takes.
+The nodes use a torchrun stub. A launch runs until its gate is open.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def drill(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Drill]:
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[None]:
-    """A small file system of the controller's own, where the artifacts go."""
+    """Mount a small file system at the folder of the artifacts."""
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=True)
     try:
@@ -55,7 +55,7 @@ def small_disk(folder: Path, size: str) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def nothing_is_left(drill: Drill, *nodes: Machine) -> None:
+def check_nothing_left(drill: Drill, *nodes: Machine) -> None:
     assert processes(drill.launch_id) == {}
     for machine in nodes:
         assert machine.inside("test", "-e", f"/run/muster/launches/{drill.launch_id}", check=False).returncode != 0
@@ -63,7 +63,7 @@ def nothing_is_left(drill: Drill, *nodes: Machine) -> None:
 
 @pytest.fixture
 def detached(drill: Drill) -> Drill:
-    """A launch that goes on alone; whoever watches it gives no node up, however busy this machine is."""
+    """Return a detached launch that never gives up a node, however busy this machine is."""
     drill.variables.update(launch_detached=True, launch_time_limit=1800)
     return drill
 
@@ -73,21 +73,21 @@ def watched(drill: Drill) -> Drill:
     return Drill(drill.folder, {**drill.variables, "launch_attach": drill.launch_id})
 
 
-def test_a_full_disk_of_the_controller_ends_nothing(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
+def test_full_disk_of_the_controller_does_not_end_the_launch(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
     with small_disk(detached.folder / "kept", "400k"):
         watcher = watched(detached)
         fill(detached.folder / "kept/ballast")
         assert shutil.disk_usage(detached.folder / "kept").free == 0
         process = watcher.begin_in_terminal()
-        until(lambda: b"No space left on device; the launch goes on" in watcher.shown, PATIENCE, "it is said")
+        until(lambda: b"No space left on device; the launch goes on" in watcher.shown, PATIENCE, "the notice appears")
         ranks = set(processes(detached.launch_id))
-        until(lambda: b"[rank 0] step " in watcher.shown, PATIENCE, "and watched")
+        until(lambda: b"[rank 0] step " in watcher.shown, PATIENCE, "the launch is still watched")
         assert set(processes(detached.launch_id)) == ranks
         for machine in nodes:
             detached.open_gate(machine)
         assert process.wait(PATIENCE) == 0, watcher.shown
     assert b"/verdict.json: No space left on device. It is: healthy: " in watcher.shown
-    nothing_is_left(detached, *nodes)
+    check_nothing_left(detached, *nodes)
 
 
 def fill(path: Path) -> None:
@@ -96,49 +96,53 @@ def fill(path: Path) -> None:
             stream.write(bytes(4096))
 
 
-def test_a_copy_that_breaks_is_a_gap(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
+def test_failed_log_copy_leaves_a_reported_gap(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
     watcher = watched(detached)
     process = watcher.begin_in_terminal()
     watcher.in_step()
     log = detached.run / "logs/node1/rank0.stdout.log"
     log.rename(log.with_name("before"))
     log.mkdir()
-    until(lambda: b"Is a directory; the launch goes on" in watcher.shown, PATIENCE, "it is said")
+    until(lambda: b"Is a directory; the launch goes on" in watcher.shown, PATIENCE, "the notice appears")
     log.rmdir()
-    until(log.is_file, PATIENCE, "its copy goes on")
+    until(log.is_file, PATIENCE, "the log copy continues")
     for machine in nodes:
         detached.open_gate(machine)
     assert process.wait(PATIENCE) == 0, watcher.shown
     assert watcher.verdict()["status"] == "healthy"
     assert watcher.shown.count(b"Is a directory") == 1
     assert " left out here ...\n" in log.read_text()
-    nothing_is_left(detached, *nodes)
+    check_nothing_left(detached, *nodes)
 
 
-def test_ctrl_c_twice_ends_it_all_the_same(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
-    """A rank that stands still cannot hear SIGTERM, so that the end takes as long as launch_stop_timeout says."""
+def test_second_ctrl_c_still_ends_the_launch(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    """A stopped rank does not handle SIGTERM, so the end takes launch_stop_timeout."""
     drill.variables["launch_stop_timeout"] = 8
     process = drill.begin_in_terminal()
     drill.in_step()
     stopped = drill.pid(1)
     hit(stopped, signal.SIGSTOP)
     os.write(drill.terminal, b"\x03")
-    until(lambda: drill.shown.count(b"^C") == 1, PATIENCE, "Ctrl-C came")
-    until(lambda: not any(env.get("RANK") == "0" for env in processes(drill.launch_id).values()), PATIENCE, "it ends")
+    until(lambda: drill.shown.count(b"^C") == 1, PATIENCE, "Ctrl-C was received")
+    until(
+        lambda: not any(env.get("RANK") == "0" for env in processes(drill.launch_id).values()),
+        PATIENCE,
+        "the launch is ending",
+    )
     os.write(drill.terminal, b"\x03")
-    until(lambda: drill.shown.count(b"^C") == 2, PATIENCE, "Ctrl-C came again")
+    until(lambda: drill.shown.count(b"^C") == 2, PATIENCE, "the second Ctrl-C was received")
     assert process.wait(PATIENCE) != 0
     until(drill.has_verdict, PATIENCE, "the verdict is written")
     assert "ended early" in drill.verdict()["summary"], drill.shown
-    nothing_is_left(drill, *nodes)
+    check_nothing_left(drill, *nodes)
 
 
-def test_two_who_watch_a_detached_launch_end_nothing(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
+def test_two_attached_controllers_do_not_end_a_detached_launch(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
     first = watched(detached)
     first.begin().in_step()
     second = Drill(first.folder, first.variables)
     process = second.begin_in_terminal()
-    until(lambda: b"this one only watches" in second.shown, PATIENCE, "the second one watches")
+    until(lambda: b"this one only watches" in second.shown, PATIENCE, "the second controller watches")
     ranks = set(processes(detached.launch_id))
     os.write(second.terminal, b"\x03")
     assert process.wait(PATIENCE) is not None
@@ -148,4 +152,4 @@ def test_two_who_watch_a_detached_launch_end_nothing(detached: Drill, nodes: tup
     assert first.end()["status"] == "healthy", first.runner.stdout.read()
     log = (detached.run / "logs/node1/rank0.stdout.log").read_text().splitlines()
     assert log == [f"step {step}" for step in range(len(log))]
-    nothing_is_left(detached, *nodes)
+    check_nothing_left(detached, *nodes)

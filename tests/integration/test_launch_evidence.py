@@ -1,4 +1,4 @@
-"""What nodes record of a launch for its diagnosis: at its start, at its end, and of its ranks before any is stopped."""
+"""Evidence that nodes record for the diagnosis: at the start, at the end, and of all ranks before any is stopped."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def machines(with_pytorch: None, node: Any) -> list[Machine]:
     return [node(name) for name in NODES]
 
 
-@pytest.fixture(params=["", "ada"], ids=["administrators", "own"])
+@pytest.fixture(params=["", "ada"], ids=["administrator", "user"])
 def drill(request: pytest.FixtureRequest, tmp_path: Path, machines: list[Machine]) -> Iterator[Drill]:
-    """A launch of three ranks on as many nodes, which is given a secret in a file."""
+    """Yield a launch of three ranks on three nodes with a secret from a file."""
     if request.param:
         make_launch_user(request.param, machines)
     given = tmp_path / "given"
@@ -47,7 +47,7 @@ def drill(request: pytest.FixtureRequest, tmp_path: Path, machines: list[Machine
 
 
 def evidence(drill: Drill, moment: str) -> dict[str, dict[str, Any]]:
-    """What the controller keeps of a moment, by node."""
+    """Return the evidence of a moment on the controller, by node."""
     return {path.stem: json.loads(path.read_text()) for path in (drill.run / "evidence" / moment).glob("*.json")}
 
 
@@ -56,7 +56,7 @@ def key_of(drill: Drill) -> str:
     return hmac.new(secret, drill.launch_id.encode(), hashlib.sha256).hexdigest()
 
 
-def test_a_stopped_rank_is_seen_before_anything_is_stopped(drill: Drill, machines: list[Machine]) -> None:
+def test_evidence_of_a_stopped_rank_precedes_the_stop(drill: Drill, machines: list[Machine]) -> None:
     drill.begin().in_step(ranks=3)
     assert set(evidence(drill, "start")) == set(NODES)
     key = key_of(drill)
@@ -76,7 +76,7 @@ def test_a_stopped_rank_is_seen_before_anything_is_stopped(drill: Drill, machine
     assert 2 not in shots
     [port] = {each["port"] for each in evidence(drill, "snapshot")["node1"]["listeners"]} or {0}
     plan = json.loads((drill.run / "plan.json").read_text())
-    assert port in (0, plan["master_port"])  # the head's agent may be over by then
+    assert port in (0, plan["master_port"])  # the head's agent may have ended by then
 
     for moment in ("start", "end"):
         found = evidence(drill, moment)
@@ -89,7 +89,7 @@ def test_a_stopped_rank_is_seen_before_anything_is_stopped(drill: Drill, machine
             assert all(way["interface"] and not way["error"] for way in record["routes"].values())
             assert record["counters"]["tcp.RetransSegs"] >= 0
             assert {disk["use"] for disk in record["disks"]} == {"logs", "work", "tmp", "shm"}
-            assert "kernel" in record["unseen"]  # a container has no log of the kernel
+            assert "kernel" in record["unseen"]  # a container has no kernel log
         digests = {record["program"]["environment"]["SERVICE_TOKEN"] for record in found.values()}
         assert digests == {hmac.new(bytes.fromhex(key), VALUE.encode(), hashlib.sha256).hexdigest()[:16]}
     assert all(record["limits"]["max_open_files"] for record in evidence(drill, "start").values())

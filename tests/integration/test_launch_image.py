@@ -1,7 +1,7 @@
-"""A launch in a container image, seen from outside: who runs where, how it ends, and what is refused.
+"""Launches in a container image, seen from outside: users and processes, their end, and refusals.
 
-The image is a copy of a node's own system and PyTorch (images.py): no registry of images is in reach. The registry of
-the last test is a real one, on a node. There are no GPUs here.
+The image is a copy of a node's own system and PyTorch (images.py), because no image registry is available. The last
+test uses a real registry on a node. There are no GPUs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ dist.destroy_process_group()
 
 @pytest.fixture(scope="module")
 def nodes(with_pytorch: None, networked: list[Machine], play: Play) -> Iterator[list[Machine]]:
-    """Two nodes with podman, which the step baseline brings, and a folder that launches are shown."""
+    """Yield two nodes with podman from the step baseline, and with a folder that launches may read."""
     machines = [machine for machine in networked if machine.name in NODES]
     extravars = {"node_baseline_podman": True}
     limit = ",".join(NODES)
@@ -78,7 +78,7 @@ def archive(nodes: list[Machine], tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture
 def drill(tmp_path: Path, archive: Path, nodes: list[Machine]) -> Iterator[Drill]:
-    """Ranks in step, in the image, until they are ended."""
+    """Yield a launch in the image whose ranks run in step until they are stopped."""
     given = {"launch_image": str(archive), "launch_image_folders": [SHOWN]}
     drill = Drill(tmp_path, given, gate=f"{SHOWN}/gate")
     yield drill
@@ -100,7 +100,7 @@ def launch(play: Play, folder: Path, image: str, **more: Any) -> Result:
 
 
 def refusals(result: Result) -> set[tuple[str, str]]:
-    """Why it was not begun: the ids of findings, and the nodes."""
+    """Return the ids and nodes of the findings of a refused launch."""
     assert result.rc != 0
     (found,) = result.results("Run torchrun on all participating nodes").values()
     return {(one["id"], one["node"]) for one in found["verdict"]["findings"] if one["status"] == "fail"}
@@ -111,8 +111,8 @@ def kept(folder: Path) -> Path:
     return found.parent
 
 
-def nothing_is_left(drill: Drill, nodes: list[Machine]) -> None:
-    drill.nothing_is_left(*nodes)
+def check_nothing_left(drill: Drill, nodes: list[Machine]) -> None:
+    drill.check_nothing_left(*nodes)
     until(lambda: not any(map(containers, nodes)), PATIENCE, "no container is left")
 
 
@@ -137,7 +137,7 @@ def test_ranks_run_in_the_image_as_the_training_user(
         assert machine.inside("ls", "-A", "/var/lib/muster/images/objects").stdout == ""
 
 
-def test_a_second_launch_copies_nothing(play: Play, nodes: list[Machine], archive: Path, tmp_path: Path) -> None:
+def test_second_launch_copies_nothing(play: Play, nodes: list[Machine], archive: Path, tmp_path: Path) -> None:
     result = launch(play, tmp_path, str(archive))
     assert result.rc == 0, result.stdout
     assert "image: " not in result.stdout
@@ -145,7 +145,7 @@ def test_a_second_launch_copies_nothing(play: Play, nodes: list[Machine], archiv
 
 
 @pytest.mark.moment
-def test_all_of_it_is_in_the_unit_and_ctrl_c_ends_it(drill: Drill, nodes: list[Machine]) -> None:
+def test_unit_contains_all_processes_and_ctrl_c_ends_them(drill: Drill, nodes: list[Machine]) -> None:
     drill.variables.update(launch_env={"TEST_TOKEN": NUTMEG})
     process = drill.begin_in_terminal()
     drill.in_step()
@@ -153,7 +153,7 @@ def test_all_of_it_is_in_the_unit_and_ctrl_c_ends_it(drill: Drill, nodes: list[M
     found = processes(drill.launch_id)
     ranks = [pid for pid, env in found.items() if "RANK" in env]
     assert len(ranks) == 4
-    # More than where the unit has a group is not to be seen: a node of the sandbox gives its units none for memory.
+    # Only the unit's cgroup is checked, because units of sandbox nodes have no memory cgroup.
     main = ["systemctl", "show", drill.unit(), "--property=MainPID", "--value"]
     show = f"cat /proc/$({shlex.join(main)})/cgroup"
     groups = {machine.name: machine.inside("sh", "-c", show).stdout for machine in nodes}
@@ -171,56 +171,56 @@ def test_all_of_it_is_in_the_unit_and_ctrl_c_ends_it(drill: Drill, nodes: list[M
         assert NUTMEG not in machine.inside("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").stdout
         there = [pid for pid in all_pids() if read_proc(pid, "cgroup") == groups[machine.name]]
         owners = {line.split()[1] for pid in there for line in read_proc(pid, "status").splitlines() if "Uid:" in line}
-        assert owners == {"0", uid}  # podman and its monitor; and the launch
+        assert owners == {"0", uid}  # podman with its monitor, and the launch
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE) != 0
     until(drill.has_verdict, PATIENCE, "the verdict is written")
     assert "ended early" in drill.verdict()["summary"]
-    nothing_is_left(drill, nodes)
+    check_nothing_left(drill, nodes)
 
 
 @pytest.mark.moment
 @pytest.mark.slow
-def test_a_dead_controller_ends_it_by_its_lease(drill: Drill, nodes: list[Machine]) -> None:
+def test_launch_of_a_dead_controller_ends_with_its_lease(drill: Drill, nodes: list[Machine]) -> None:
     process = drill.begin_in_terminal()
     drill.in_step()
     for pid in stop_family(process.pid):
         hit(pid, signal.SIGKILL)
     process.wait(PATIENCE)
-    until(lambda: not drill.runs(), PATIENCE, "its lease has ended it")
+    until(lambda: not drill.runs(), PATIENCE, "the lease has ended the launch")
     until(lambda: not any(map(containers, nodes)), PATIENCE, "no container is left")
 
 
 @pytest.mark.moment
-def test_a_rank_that_dies_is_named_and_the_rest_ends(drill: Drill, nodes: list[Machine]) -> None:
+def test_killed_rank_is_reported_and_ends_the_launch(drill: Drill, nodes: list[Machine]) -> None:
     drill.begin().in_step()
     hit(drill.pid(2), signal.SIGKILL)
     verdict = drill.end()
     assert verdict["status"] == "failed"
     assert "rank 2" in verdict["summary"], verdict["summary"]
-    nothing_is_left(drill, nodes)
+    check_nothing_left(drill, nodes)
 
 
 @pytest.mark.moment
 @pytest.mark.slow
-def test_podman_that_is_killed_takes_the_launch_with_it(drill: Drill, nodes: list[Machine]) -> None:
+def test_killed_podman_ends_the_launch(drill: Drill, nodes: list[Machine]) -> None:
     drill.begin().in_step()
     main = nodes[1].inside("systemctl", "show", drill.unit(), "--property=MainPID", "--value").stdout.strip()
     nodes[1].inside("kill", "-KILL", main)
     assert drill.end()["status"] == "failed"
-    nothing_is_left(drill, nodes)
+    check_nothing_left(drill, nodes)
 
 
-def test_a_detached_one_is_followed_and_stopped(drill: Drill, nodes: list[Machine]) -> None:
+def test_detached_launch_is_followed_and_stopped(drill: Drill, nodes: list[Machine]) -> None:
     drill.variables.update(launch_detached=True, launch_time_limit=1800)
     drill.begin().wait()
     assert drill.runs()
     stop = Drill(drill.folder, {**drill.variables, "launch_stop": drill.launch_id})
     stop.begin().wait()
-    nothing_is_left(drill, nodes)
+    check_nothing_left(drill, nodes)
 
 
-def test_what_cannot_be_is_refused_by_name(play: Play, nodes: list[Machine], archive: Path, tmp_path: Path) -> None:
+def test_unusable_images_are_refused(play: Play, nodes: list[Machine], archive: Path, tmp_path: Path) -> None:
     tagged = launch(play, tmp_path, "registry.lab/team/train:2.1")
     assert "launch_image registry.lab/team/train:2.1 has no digest (NAME@sha256:...)" in tagged.stdout
     assert "podman pull registry.lab/team/train:2.1 && podman image inspect" in tagged.stdout
@@ -244,8 +244,8 @@ def test_what_cannot_be_is_refused_by_name(play: Play, nodes: list[Machine], arc
         assert containers(machine) == ""
 
 
-def test_an_image_without_torch_is_named(play: Play, nodes: list[Machine], tmp_path: Path) -> None:
-    """An archive of one file: podman has it, and nothing can be run in it."""
+def test_image_without_torch_is_reported(play: Play, nodes: list[Machine], tmp_path: Path) -> None:
+    """podman loads an archive with a single file, and nothing can run in it."""
     make = "cd $(mktemp -d) && touch empty && tar -c empty | podman import --quiet - localhost/empty:1 && podman save"
     there = "/var/tmp/muster-test-empty.tar"
     nodes[0].inside("sh", "-ec", f"{make} --quiet --output {there} localhost/empty:1 && podman rmi localhost/empty:1")
@@ -257,7 +257,7 @@ def test_an_image_without_torch_is_named(play: Play, nodes: list[Machine], tmp_p
 
 
 @pytest.mark.slow
-def test_somebodys_own_launch_is_refused(nodes: list[Machine], archive: Path, tmp_path: Path) -> None:
+def test_user_launch_in_an_image_is_refused(nodes: list[Machine], archive: Path, tmp_path: Path) -> None:
     make_launch_user("ada", nodes)
     try:
         drill = Drill(tmp_path, {"launch_image": str(archive)}, user="ada")
@@ -271,7 +271,7 @@ def test_somebodys_own_launch_is_refused(nodes: list[Machine], archive: Path, tm
 
 
 @pytest.mark.slow
-def test_nodes_pull_an_image_by_its_digest(play: Play, nodes: list[Machine], archive: Path, tmp_path: Path) -> None:
+def test_nodes_pull_an_image_by_digest(play: Play, nodes: list[Machine], archive: Path, tmp_path: Path) -> None:
     name = give_registry(nodes, archive)
     try:
         result = launch(play, tmp_path, name)

@@ -1,7 +1,6 @@
-"""What people take home, and launches that others began: found, followed, fetched and ended from another controller.
+"""Results of launches, and launches of others: listed, followed, fetched and ended from another controller.
 
-The nodes have a stand-in of torchrun. Another controller is one with artifacts of its own: of a launch it knows what
-the nodes say.
+The nodes use a torchrun stub. The other controller has its own artifacts and knows only what the nodes report.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def nodes(play: Play, node: Callable[[str], Machine]) -> tuple[Machine, Machine]
 
 @pytest.fixture
 def begin(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Callable[..., Drill]]:
-    """Begin a launch; each has a controller of its own unless it is given another's folder."""
+    """Return a function that starts a launch. Each launch has its own controller folder unless a folder is given."""
     begun: list[Drill] = []
 
     def one(*arguments: str, user: str = "", folder: Path | None = None, **variables: Any) -> Drill:
@@ -59,8 +58,8 @@ def begin(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Callable[.
 
 
 @pytest.fixture
-def elsewhere(play: Play, tmp_path: Path) -> Callable[..., Result]:
-    """playbooks/jobs.yml from a controller that has begun nothing."""
+def other_controller(play: Play, tmp_path: Path) -> Callable[..., Result]:
+    """Return a function that runs playbooks/jobs.yml on a controller without launches."""
 
     def run(user: str = "", **variables: Any) -> Result:
         known = {"cluster_artifacts_dir": str(tmp_path / "elsewhere")}
@@ -79,16 +78,16 @@ def contents(folder: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("user", ["", "ada"], ids=["administrator", "own"])
-def test_begun_by_one_controller_and_stopped_by_another(
-    begin: Callable[..., Drill], elsewhere: Callable[..., Result], tmp_path: Path, user: str
+@pytest.mark.parametrize("user", ["", "ada"], ids=["administrator", "user"])
+def test_second_controller_follows_and_stops_a_launch(
+    begin: Callable[..., Drill], other_controller: Callable[..., Result], tmp_path: Path, user: str
 ) -> None:
-    """Its ranks have the time to write a checkpoint, and what they wrote comes to whoever stopped it."""
+    """The ranks have time for a checkpoint, and their results are fetched to the stopping controller."""
     drill = begin("--save=3", user=user, launch_detached=True, launch_time_limit=1800, launch_fetch=["results/*"])
     drill.wait()
     launch_id, whose = drill.launch_id, f"{user}'s own" if user else "muster"
     assert launch_id in processes_of(drill)
-    listed = elsewhere(user)
+    listed = other_controller(user)
     assert listed.rc == 0, listed.stdout
     line = next(line for line in listed.stdout.splitlines() if line.strip().startswith(launch_id))
     assert f"running  {whose} (by " in line
@@ -96,7 +95,7 @@ def test_begun_by_one_controller_and_stopped_by_another(
     assert "step " in listed.stdout
     assert not kept(tmp_path, drill).exists()
 
-    followed = elsewhere(user, jobs_stop=launch_id)
+    followed = other_controller(user, jobs_stop=launch_id)
     assert "The ranks were told to end (SIGTERM), and have 30 s until SIGKILL (launch_stop_timeout)" in followed.stdout
     assert followed.rc == 0, followed.stdout
     assert not processes(launch_id)
@@ -112,54 +111,54 @@ def test_begun_by_one_controller_and_stopped_by_another(
         (one["id"], one["status"], one["node"]) for one in verdict["findings"]
     }
 
-    over = elsewhere(user, jobs_history=True)
+    over = other_controller(user, jobs_history=True)
     line = next(line for line in over.stdout.splitlines() if line.strip().startswith(launch_id))
     assert f"ended by hand  {whose}" in line
     assert "ago" in line
-    none = elsewhere(user, jobs_stop="20200101-000000-abcd")
+    none = other_controller(user, jobs_stop="20200101-000000-abcd")
     assert none.rc != 0
     assert "20200101-000000-abcd is not known here, nor kept on node1, node2" in none.stdout
 
 
-def test_an_administrator_follows_and_ends_somebodys_own_launch(
-    begin: Callable[..., Drill], elsewhere: Callable[..., Result], nodes: tuple[Machine, Machine], tmp_path: Path
+def test_administrator_follows_and_ends_a_user_launch(
+    begin: Callable[..., Drill], other_controller: Callable[..., Result], nodes: tuple[Machine, Machine], tmp_path: Path
 ) -> None:
-    """In that user's name: nothing of root's is left in the folders of the launch."""
+    """Acts as that user: root leaves nothing in the folders of the launch."""
     drill = begin("--save=1", user="ada", launch_detached=True, launch_time_limit=1800, launch_fetch=["results/*"])
     drill.wait()
     launch_id = drill.launch_id
     watching = Drill(tmp_path / "watching", {"jobs_attach": launch_id}, playbook="playbooks/jobs.yml")
     watching.folder.mkdir()
     process = watching.begin_in_terminal()
-    until(lambda: b"step " in watching.shown, PATIENCE, "rank 0 is followed")
+    until(lambda: b"step " in watching.shown, PATIENCE, "output of rank 0 is followed")
     os.write(watching.terminal, b"\x03")
     assert process.wait(PATIENCE) is not None
     assert drill.runs()
 
-    ended = elsewhere(jobs_stop=launch_id)
+    ended = other_controller(jobs_stop=launch_id)
     assert ended.rc == 0, ended.stdout
     assert not processes(launch_id)
     assert len(contents(kept(tmp_path, drill) / "fetched")) == 8
     for machine in nodes:
         assert machine.inside("find", "/var/lib/muster/users/ada", "!", "-user", "ada").stdout == ""
         assert machine.inside("test", "-e", drill.state_on(machine), check=False).returncode != 0
-    assert f"{launch_id}  ended by hand  ada's own" in elsewhere(jobs_history=True).stdout
+    assert f"{launch_id}  ended by hand  ada's own" in other_controller(jobs_history=True).stdout
 
 
-def test_whoever_is_no_administrator_cannot(
-    begin: Callable[..., Drill], elsewhere: Callable[..., Result], nodes: tuple[Machine, Machine]
+def test_user_without_root_cannot_end_a_user_launch(
+    begin: Callable[..., Drill], other_controller: Callable[..., Result], nodes: tuple[Machine, Machine]
 ) -> None:
     drill = begin(user="ada", launch_detached=True, launch_time_limit=1800)
     drill.wait()
     stop = {"cluster_artifacts_dir": str(drill.folder / "kept"), "jobs_stop": drill.launch_id}
     with people(nodes, carl=4711) as [carl]:
         access = {"ansible_user": carl.name, "ansible_ssh_private_key_file": str(carl.key)}
-        refused = elsewhere(**access, **stop)
+        refused = other_controller(**access, **stop)
     assert refused.rc != 0
     said = f"launch {drill.launch_id} is ada's own, and carl logs in, who cannot act for ada there: "
     assert said in refused.stdout
     assert drill.runs()
-    assert elsewhere("ada", **stop).rc == 0
+    assert other_controller("ada", **stop).rc == 0
     assert not drill.runs()
 
 
@@ -167,24 +166,24 @@ def processes_of(drill: Drill) -> set[str]:
     return {env["MUSTER_LAUNCH_ID"] for env in processes(drill.launch_id).values()}
 
 
-def test_a_user_sees_that_others_launch_and_ends_nothing_of_theirs(
-    begin: Callable[..., Drill], elsewhere: Callable[..., Result], nodes: tuple[Machine, Machine]
+def test_user_sees_launches_of_others_and_cannot_end_them(
+    begin: Callable[..., Drill], other_controller: Callable[..., Result], nodes: tuple[Machine, Machine]
 ) -> None:
     drill = begin(launch_detached=True, launch_time_limit=1800)
     drill.wait()
-    seen = elsewhere("ada")
+    seen = other_controller("ada")
     assert seen.rc == 0, seen.stdout
     assert f"{drill.launch_id}  running  muster" in seen.stdout
-    assert "step " not in seen.stdout, "logs are the training user's"
-    refused = elsewhere("ada", jobs_stop=drill.launch_id)
+    assert "step " not in seen.stdout, "only the training user may read the logs"
+    refused = other_controller("ada", jobs_stop=drill.launch_id)
     assert refused.rc != 0
     assert drill.runs()
     for machine in nodes:
         drill.open_gate(machine)
-    until(lambda: not drill.runs(), PATIENCE, "it ends")
+    until(lambda: not drill.runs(), PATIENCE, "the launch ends")
 
 
-def test_results_come_home_after_a_failure(begin: Callable[..., Drill]) -> None:
+def test_results_are_fetched_after_a_failure(begin: Callable[..., Drill]) -> None:
     drill = begin("--steps=5", "--code=3", launch_fetch=["results/*.json", "nothing"], launch_fetch_max_mb=1)
     verdict = drill.end()
     assert verdict["status"] == "failed"
@@ -194,15 +193,15 @@ def test_results_come_home_after_a_failure(begin: Callable[..., Drill]) -> None:
     assert "fetched 8 files" in drill.runner.stdout.read()
 
 
-@pytest.mark.parametrize("user", ["", "ada"], ids=["administrator", "own"])
-def test_a_list_has_the_last_words_of_the_rank_that_failed_first(
-    begin: Callable[..., Drill], elsewhere: Callable[..., Result], user: str
+@pytest.mark.parametrize("user", ["", "ada"], ids=["administrator", "user"])
+def test_list_shows_the_last_output_of_the_first_failed_rank(
+    begin: Callable[..., Drill], other_controller: Callable[..., Result], user: str
 ) -> None:
-    """Not those of the launcher, which writes last."""
+    """The launcher writes last, but its output is not shown."""
     drill = begin("--broken=3", user=user)
     assert drill.end()["status"] == "failed"
     for asker in {"", user}:
-        listed = elsewhere(asker, jobs_history=True)
+        listed = other_controller(asker, jobs_history=True)
         lines = [line.strip() for line in listed.stdout.splitlines()]
         at = next(number for number, line in enumerate(lines) if line.startswith(f"{drill.launch_id}  failed"))
         assert lines[at + 1] == "rank 3 (node2, local rank 1) failed first: ValueError: sample 3 is broken"
@@ -212,7 +211,7 @@ def test_a_list_has_the_last_words_of_the_rank_that_failed_first(
         ]
 
 
-def test_the_time_limit_leaves_time_for_a_checkpoint(begin: Callable[..., Drill]) -> None:
+def test_time_limit_leaves_time_for_a_checkpoint(begin: Callable[..., Drill]) -> None:
     drill = begin("--save=6", launch_time_limit=5, launch_fetch=["results"])
     verdict = drill.end()
     assert verdict["status"] == "failed"
@@ -224,7 +223,7 @@ def test_the_time_limit_leaves_time_for_a_checkpoint(begin: Callable[..., Drill]
     )
 
 
-def test_ranks_that_do_not_end_are_killed_behind_the_time_that_they_have(begin: Callable[..., Drill]) -> None:
+def test_ranks_are_killed_after_the_stop_timeout(begin: Callable[..., Drill]) -> None:
     drill = begin("--save=300", launch_detached=True, launch_time_limit=1800)
     drill.wait()
     stop = Drill(drill.folder, {**drill.variables, "launch_stop": drill.launch_id, "launch_stop_timeout": 3})
@@ -235,7 +234,7 @@ def test_ranks_that_do_not_end_are_killed_behind_the_time_that_they_have(begin: 
     assert "have 3 s until SIGKILL" in stop.runner.stdout.read()
 
 
-def test_output_is_followed_from_elsewhere_and_left_off(begin: Callable[..., Drill], tmp_path: Path) -> None:
+def test_output_is_followed_from_another_controller_until_ctrl_c(begin: Callable[..., Drill], tmp_path: Path) -> None:
     drill = begin(launch_detached=True, launch_time_limit=1800)
     drill.wait()
     reader = Drill(tmp_path / "reader", {"jobs_logs": drill.launch_id, "jobs_rank": -1}, playbook="playbooks/jobs.yml")
@@ -247,13 +246,13 @@ def test_output_is_followed_from_elsewhere_and_left_off(begin: Callable[..., Dri
     assert drill.runs()
     assert drill.pid(0)
     os.kill(drill.pid(0), signal.SIGKILL)
-    until(lambda: not drill.runs(), PATIENCE, "it ends")
+    until(lambda: not drill.runs(), PATIENCE, "the launch ends")
 
 
-def test_a_result_is_there_twelve_acceptance_tests_later(
+def test_result_survives_twelve_later_acceptance_tests(
     begin: Callable[..., Drill], smoke: Callable[..., Run], nodes: tuple[Machine, Machine], tmp_path: Path
 ) -> None:
-    """Logs of finished launches go; what a job wrote into its working folder stays until somebody deletes it."""
+    """Logs of finished launches go; what a job wrote into its working folder stays until it is deleted."""
     first = begin("--steps=2", launch_fetch=["results/done-*"], folder=tmp_path / "one")
     assert first.end()["status"] in ("healthy", "degraded")
     launch_id, run = first.launch_id, first.run

@@ -1,6 +1,7 @@
-"""Before a launch its participants call each other: what torchrun finds out after two minutes is said within seconds.
+"""Participants of a launch connect to each other before the start, which reveals problems within seconds.
 
-Faults of the network are put in for real. The ranks need no PyTorch; they run as a stand-in of torchrun has them.
+torchrun alone would time out after two minutes. Network faults are real. The ranks run under a torchrun stub without
+PyTorch.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from machines import Machine, Play
 
 PORT = net_faults.PORT
-# torchrun waits for 120 s; a call that is dropped is given up after 2.2 s.
+# torchrun waits 120 s; a dropped connection attempt times out after 2.2 s.
 SOON = 60.0
 
 
@@ -34,7 +35,7 @@ def nodes(play: Play) -> list[Machine]:
     machines = [find_machine(name) for name in NODES]
     provide(play, *machines)
     for machine in machines:
-        # The faults are rules of the packet filter.
+        # The faults are packet filter rules.
         assert machine.inside("nft", "list", "tables", check=False).returncode == 0
     return machines
 
@@ -62,7 +63,7 @@ def nothing_listens(nodes: list[Machine]) -> bool:
 
 
 def refused(drill: Drill) -> list[str]:
-    """Launch, and see it refused soon and without a trace: what was found, as "status id node" and the peer."""
+    """Check that a launch is refused quickly and cleanly. Return findings as "status id node" and the peer."""
     began = time.monotonic()
     verdict = drill.begin().end()
     assert time.monotonic() - began < SOON
@@ -77,7 +78,7 @@ def named(finding: dict[str, Any]) -> str:
     return " ".join(filter(None, (finding["status"], finding["id"], finding["node"], finding.get("peer"))))
 
 
-def test_good_links_are_tried_and_nothing_listens_afterwards(drill: Drill, nodes: list[Machine]) -> None:
+def test_working_links_are_probed_and_probe_listeners_end(drill: Drill, nodes: list[Machine]) -> None:
     drill.begin()
     until(lambda: len(ranks(drill)) == len(nodes), PATIENCE, "all ranks run")
     assert nothing_listens(nodes)
@@ -94,7 +95,7 @@ def ranks(drill: Drill) -> list[str]:
     return [env["RANK"] for env in found.values() if "RANK" in env]
 
 
-def test_a_closed_port_is_named_with_both_ends(drill: Drill, nodes: list[Machine]) -> None:
+def test_closed_port_is_reported_with_both_nodes(drill: Drill, nodes: list[Machine]) -> None:
     with net_faults.shut(nodes[0], nodes[1], PORT, f"{PORT} ip saddr {nodes[1].address}", "drop", refused=False):
         assert refused(drill) == ["fail net.master_port.dropped node1 node2"]
         summary = drill.verdict()["summary"]
@@ -103,18 +104,18 @@ def test_a_closed_port_is_named_with_both_ends(drill: Drill, nodes: list[Machine
         assert nothing_listens(nodes)
 
 
-def test_of_a_detached_launch_the_port_of_beats_is_tried_too(drill: Drill, nodes: list[Machine]) -> None:
-    """Attached, nobody needs it."""
-    beats = PORT - 50
+def test_heartbeat_port_of_a_detached_launch_is_probed(drill: Drill, nodes: list[Machine]) -> None:
+    """An attached launch does not need this port."""
+    port = PORT - 50
     drill.variables.update(launch_detached=True, launch_time_limit=600)
-    with net_faults.shut(nodes[0], nodes[1], beats, f"{beats} ip saddr {nodes[1].address}", "drop", refused=False):
+    with net_faults.shut(nodes[0], nodes[1], port, f"{port} ip saddr {nodes[1].address}", "drop", refused=False):
         assert refused(drill) == ["fail net.master_port.dropped node1 node2"]
-        assert f"node1: node2 cannot call it on port {beats}, though others can" in drill.verdict()["summary"]
+        assert f"node1: node2 cannot call it on port {port}, though others can" in drill.verdict()["summary"]
         assert nothing_listens(nodes)
 
 
 @pytest.mark.slow
-def test_ports_of_the_ranks_that_are_closed(drill: Drill, nodes: list[Machine]) -> None:
+def test_closed_ephemeral_ports_are_reported(drill: Drill, nodes: list[Machine]) -> None:
     match = "32768-60999 ct state new"
     with net_faults.shut(nodes[2], nodes[0], net_faults.EPHEMERAL, match, "reject with tcp reset", refused=True):
         assert [one.partition(" net.")[0] for one in refused(drill)] == ["fail"]
@@ -122,8 +123,8 @@ def test_ports_of_the_ranks_that_are_closed(drill: Drill, nodes: list[Machine]) 
         assert nothing_listens(nodes)
 
 
-def test_a_route_by_another_interface(drill: Drill, nodes: list[Machine]) -> None:
-    with net_faults.led_astray(nodes[0], nodes[2]):
+def test_route_over_another_interface_is_reported(drill: Drill, nodes: list[Machine]) -> None:
+    with net_faults.wrong_route(nodes[0], nodes[2]):
         [found] = refused(drill)
         assert found.startswith("fail network.peer_other_interface") or "node1 node3" in found
         summary = drill.verdict()["summary"]
@@ -132,9 +133,9 @@ def test_a_route_by_another_interface(drill: Drill, nodes: list[Machine]) -> Non
 
 
 @pytest.mark.slow
-def test_without_the_calls_it_is_the_patience_of_torchrun(drill: Drill, nodes: list[Machine]) -> None:
+def test_without_the_probe_torchrun_times_out(drill: Drill, nodes: list[Machine]) -> None:
     drill.variables.update(launch_probe=False, launch_rendezvous_timeout=8)
-    with net_faults.led_astray(nodes[0], nodes[2]):
+    with net_faults.wrong_route(nodes[0], nodes[2]):
         verdict = drill.begin().end()
     assert verdict["status"] == "failed", verdict
     assert not verdict["summary"].startswith("not started."), verdict["summary"]

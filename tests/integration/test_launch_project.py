@@ -1,6 +1,6 @@
-"""A project on its way to the nodes of a launch, its copy there, and data that is compared: seen from outside.
+"""Distribution of a project to the nodes of a launch, its read-only copy, and the comparison of data.
 
-The ranks need no PyTorch here; what they see of their project they print.
+The ranks need no PyTorch and print the project files that they see.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def nodes(play: Play, node: Callable[[str], Machine]) -> list[Machine]:
 
 @pytest.fixture
 def project(tmp_path: Path, nodes: list[Machine]) -> Path:
-    """A tree of git with what belongs to it and what does not; nodes know nothing of it yet."""
+    """Create a git tree with tracked and ignored files. The nodes do not have it yet."""
     folder = tmp_path / "project"
     (folder / "parts").mkdir(parents=True)
     (folder / "train.py").write_text(TRAIN)
@@ -81,7 +81,7 @@ def project(tmp_path: Path, nodes: list[Machine]) -> Path:
 
 @pytest.fixture
 def launches(tmp_path: Path, nodes: list[Machine]) -> Iterator[Callable[..., Drill]]:
-    """Begins a detached launch whose ranks wait for its gate; whatever is left of it is ended with the test."""
+    """Return a function that starts a detached launch whose ranks wait for its gate. Launches end with the test."""
     made: list[Drill] = []
 
     def begin(user: str = "", **variables: Any) -> Drill:
@@ -106,7 +106,7 @@ def launches(tmp_path: Path, nodes: list[Machine]) -> Iterator[Callable[..., Dri
 
 
 def running(drill: Drill, nodes: list[Machine]) -> str:
-    """Wait until its ranks run, and nobody watches them any more; what was shown meanwhile."""
+    """Wait until the ranks run and the controller has detached. Return the output so far."""
     drill.wait()
     shown: str = drill.runner.stdout.read()
     assert "launch.detached" in [finding["id"] for finding in drill.verdict()["findings"]], shown
@@ -115,30 +115,30 @@ def running(drill: Drill, nodes: list[Machine]) -> str:
 
 
 def so_far(drill: Drill) -> str:
-    """What is shown of one that goes on."""
+    """Return the output of a running play."""
     return "".join(path.read_text(errors="replace") for path in drill.folder.glob("artifacts/*/stdout"))
 
 
 def finish(drill: Drill, nodes: list[Machine]) -> None:
     for machine in nodes:
         drill.open_gate(machine)
-    until(lambda: not drill.runs(), PATIENCE, "its ranks have ended")
+    until(lambda: not drill.runs(), PATIENCE, "the ranks have ended")
 
 
 def has_printed(drill: Drill, machine: Machine, text: str) -> str:
-    """Wait until the rank there has printed this; all that it has."""
+    """Wait until the rank on the node has printed the text. Return its output."""
     logs = f"{drill.node_folder}/logs"
 
     def printed() -> str:
         said = machine.inside("sh", "-ec", f"cat $(find {logs} -name stdout.log)").stdout
         return said if text in said else ""
 
-    found: str = until(printed, PATIENCE, f"it has printed {text}")
+    found: str = until(printed, PATIENCE, f"the rank has printed {text}")
     return found
 
 
 def refused(drill: Drill, check: str) -> dict[str, str]:
-    """By node, why it did not begin; nothing of it runs."""
+    """Check that nothing of the launch runs. Return the reasons of its refusal by node."""
     verdict = drill.end()
     assert verdict["status"] == "failed", verdict
     assert processes(drill.launch_id) == {}
@@ -147,7 +147,7 @@ def refused(drill: Drill, check: str) -> dict[str, str]:
     return {one["node"]: one["summary"] for one in failed}
 
 
-def test_a_project_comes_to_all_nodes_and_nobody_changes_it(
+def test_project_is_copied_to_all_nodes_and_read_only(
     launches: Callable[..., Drill], nodes: list[Machine], project: Path
 ) -> None:
     drill = launches(launch_project=str(project))
@@ -190,15 +190,15 @@ def test_a_project_comes_to_all_nodes_and_nobody_changes_it(
 
 
 @pytest.mark.slow
-def test_a_file_that_is_changed_on_a_node_between_the_distribution_and_the_start_stops_it_by_name(
+def test_file_changed_before_the_start_is_reported_and_stops_the_launch(
     launches: Callable[..., Drill], nodes: list[Machine], project: Path
 ) -> None:
     first = launches(launch_project=str(project))
     running(first, nodes)
     (project / "parts/model.py").write_text("NAME = 'spoilt'\n")
     waiting = launches(launch_project=str(project), launch_wait=True, launch_detached=False, launch_time_limit=0)
-    # It has its project everywhere by then, and no part of it has begun.
-    until(lambda: "waits: node1" in so_far(waiting), PATIENCE, "it waits")
+    # By now, its project is on all nodes and no rank has started.
+    until(lambda: "waits: node1" in so_far(waiting), PATIENCE, "the launch waits")
     assert "project: from node1 to node2, node3 in" in so_far(waiting)
     node2 = nodes[1]
     changed = node2.inside("sh", "-ec", f"grep -l spoilt {STORE}/objects/*").stdout.strip()
@@ -207,13 +207,13 @@ def test_a_file_that_is_changed_on_a_node_between_the_distribution_and_the_start
     said = refused(waiting, "launch.failed")
     assert said.keys() == {"node2"}
     assert "parts/model.py is not what was sent: its content was changed on this node" in said["node2"]
-    # The next one brings it back.
+    # The next launch restores the file.
     last = launches(launch_project=str(project))
     assert "project: from node1 to node2 in" in running(last, nodes)
     finish(last, nodes)
 
 
-def test_the_project_of_an_own_launch_is_its_users_and_read_only(
+def test_project_of_a_user_launch_is_private_and_read_only(
     launches: Callable[..., Drill], nodes: list[Machine], project: Path
 ) -> None:
     make_launch_user("ada", nodes)
@@ -233,7 +233,7 @@ def test_the_project_of_an_own_launch_is_its_users_and_read_only(
 
 
 @pytest.mark.slow
-def test_a_closed_way_from_node_to_node_is_named_with_both_ends(
+def test_closed_port_between_nodes_is_reported_with_both_nodes(
     launches: Callable[..., Drill], nodes: list[Machine], project: Path
 ) -> None:
     with shut(nodes[0], nodes[2], PORT, str(PORT), "drop", refused=False):
@@ -245,9 +245,7 @@ def test_a_closed_way_from_node_to_node_is_named_with_both_ends(
         assert machine.inside("pgrep", "-u", "nobody", check=False).stdout == ""
 
 
-def test_data_that_is_not_the_same_on_a_node_is_named(
-    launches: Callable[..., Drill], nodes: list[Machine], project: Path
-) -> None:
+def test_different_data_is_reported(launches: Callable[..., Drill], nodes: list[Machine], project: Path) -> None:
     for machine in nodes:
         made = f"rm -rf {DATA}; mkdir -p {DATA}/train; cd {DATA}; echo a > train/a; echo b > train/b"
         machine.inside("sh", "-ec", f"{made}; sha256sum train/* > SHA256SUMS")

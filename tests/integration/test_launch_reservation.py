@@ -1,7 +1,7 @@
-"""Launches beside each other: the GPUs, or the processors, are one's at a time, on all nodes or on none.
+"""Concurrent launches: GPU slots or CPU slots belong to one launch at a time, on all nodes or on none.
 
-The ranks need no PyTorch here, and the GPUs are a device file and a stand-in of nvidia-smi. All launches are detached:
-once their ranks run, nothing ends them but their gate, however busy this machine is.
+The ranks need no PyTorch. GPUs are simulated by a device file and an nvidia-smi stub. All launches are detached: once
+their ranks run, only their gate ends them, however busy this machine is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from machines import Machine, Play
 
-SEATS = "/run/muster/reservations"
+SLOTS = "/run/muster/reservations"
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def nodes(play: Play, node: Callable[[str], Machine]) -> tuple[Machine, Machine]
 
 @pytest.fixture
 def launches(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Callable[..., Drill]]:
-    """Begins a launch whose ranks wait for its gate; whatever is left of it is ended with the test."""
+    """Return a function that starts a launch whose ranks wait for its gate. Launches end with the test."""
     made: list[Drill] = []
 
     def begin(*, in_terminal: bool = False, **variables: Any) -> Drill:
@@ -68,24 +68,24 @@ def ranks(drill: Drill) -> list[int]:
 
 
 def running(*drills: Drill, count: int = 4) -> Drill:
-    """Wait until the ranks of one of them run, and nobody watches them any more: that one."""
+    """Wait until the ranks of one of the launches run without a controller. Return that launch."""
     found: Drill = until(lambda: [one for one in drills if len(ranks(one)) == count], PATIENCE, "ranks run")[0]
     said = [finding["id"] for finding in found.end()["findings"]]
-    assert "launch.detached" in said, f"{said}: it was given up, as a launch is whose nodes do not answer for seconds"
+    assert "launch.detached" in said, f"{said}: the launch was lost, as when its nodes do not respond for seconds"
     return found
 
 
 def finish(drill: Drill, nodes: tuple[Machine, Machine]) -> dict[str, Any]:
-    """Let its ranks end; what was said of it when they had begun."""
+    """End the ranks. Return the verdict of the start."""
     for machine in nodes:
         drill.open_gate(machine)
     verdict = drill.end()
-    until(lambda: not drill.runs(), PATIENCE, "its ranks have ended")
+    until(lambda: not drill.runs(), PATIENCE, "the ranks have ended")
     return verdict
 
 
 def refusals(drill: Drill) -> dict[str, str]:
-    """By node, why it did not begin; nothing of it is left."""
+    """Check that nothing of the launch is left. Return the reasons of its refusal by node."""
     verdict = drill.end()
     assert verdict["status"] == "failed", verdict
     failed = failures(verdict)
@@ -95,12 +95,12 @@ def refusals(drill: Drill) -> dict[str, str]:
     return {finding["node"]: finding["summary"] for finding in failed}
 
 
-def said_by(drill: Drill) -> str:
+def output_of(drill: Drill) -> str:
     text: str = drill.runner.stdout.read()
     return text
 
 
-def in_the_same_instant(launches: Callable[..., Drill], nodes: tuple[Machine, Machine]) -> None:
+def start_two_at_once(launches: Callable[..., Drill], nodes: tuple[Machine, Machine]) -> None:
     pair = [launches() for _ in range(2)]
     winner = running(*pair)
     (beaten,) = (one for one in pair if one is not winner)
@@ -109,9 +109,9 @@ def in_the_same_instant(launches: Callable[..., Drill], nodes: tuple[Machine, Ma
 
 
 @pytest.mark.pipeline
-def test_a_seat_that_is_held_refuses_a_launch_by_name(launches: Any, nodes: tuple[Machine, Machine]) -> None:
-    nodes[1].inside("sh", "-ec", f"mkdir -p {SEATS}; touch {SEATS}/cpu")
-    code = f"import fcntl, sys; f = open('{SEATS}/cpu'); fcntl.flock(f, 2); print('held', flush=True); sys.stdin.read()"
+def test_held_slot_refuses_a_launch_with_its_holder(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+    nodes[1].inside("sh", "-ec", f"mkdir -p {SLOTS}; touch {SLOTS}/cpu")
+    code = f"import fcntl, sys; f = open('{SLOTS}/cpu'); fcntl.flock(f, 2); print('held', flush=True); sys.stdin.read()"
     argv = ["podman", "exec", "--interactive", nodes[1].container, "python3", "-c", code]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout
@@ -124,13 +124,13 @@ def test_a_seat_that_is_held_refuses_a_launch_by_name(launches: Any, nodes: tupl
 
 
 @pytest.mark.slow
-def test_of_two_in_the_same_instant_one_begins_twenty_times(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+def test_one_of_two_simultaneous_launches_starts(launches: Any, nodes: tuple[Machine, Machine]) -> None:
     for _ in range(20):
-        in_the_same_instant(launches, nodes)
+        start_two_at_once(launches, nodes)
 
 
 @pytest.mark.slow
-def test_who_comes_later_is_refused_by_name(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+def test_later_launch_is_refused_with_the_holder(launches: Any, nodes: tuple[Machine, Machine]) -> None:
     first = running(launches())
     said = refusals(launches(cluster_launch_nodes=["node2"], cluster_master_port=29601))
     assert said.keys() == {"node2"}
@@ -141,22 +141,26 @@ def test_who_comes_later_is_refused_by_name(launches: Any, nodes: tuple[Machine,
 
 
 @pytest.mark.slow
-def test_who_waits_begins_when_the_other_has_ended(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+def test_waiting_launch_starts_when_the_other_ends(launches: Any, nodes: tuple[Machine, Machine]) -> None:
     first = running(launches())
     waiting = [launches(launch_wait=True) for _ in range(2)]
-    until(lambda: all(first.launch_id in said_by(one) for one in waiting), PATIENCE, "they say for whom they wait")
+    until(
+        lambda: all(first.launch_id in output_of(one) for one in waiting),
+        PATIENCE,
+        "both report the holder",
+    )
     assert [processes(one.launch_id) for one in waiting] == [{}, {}]
     finish(first, nodes)
     second = running(*waiting)
     (third,) = (one for one in waiting if one is not second)
-    until(lambda: second.launch_id in said_by(third), PATIENCE, "the other goes on waiting")
+    until(lambda: second.launch_id in output_of(third), PATIENCE, "the other launch still waits")
     assert ranks(third) == []
     finish(second, nodes)
     finish(running(third), nodes)
 
 
 @pytest.mark.slow
-def test_waiting_ends_with_its_time(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+def test_wait_ends_with_its_timeout(launches: Any, nodes: tuple[Machine, Machine]) -> None:
     first = running(launches())
     assert f"launch {first.launch_id}" in refusals(launches(launch_wait=True, launch_wait_timeout=5))["node2"]
     finish(first, nodes)
@@ -166,7 +170,7 @@ def test_waiting_ends_with_its_time(launches: Any, nodes: tuple[Machine, Machine
 def test_ctrl_c_ends_the_wait(launches: Any, nodes: tuple[Machine, Machine]) -> None:
     first = running(launches())
     waiting = launches(in_terminal=True, launch_wait=True)
-    until(lambda: first.launch_id.encode() in waiting.shown, PATIENCE, "it says for whom it waits")
+    until(lambda: first.launch_id.encode() in waiting.shown, PATIENCE, "the launch reports what it waits for")
     os.write(waiting.terminal, b"\x03")
     waiting.process.wait(PATIENCE)
     assert "interrupted" in waiting.verdict()["summary"]
@@ -175,7 +179,7 @@ def test_ctrl_c_ends_the_wait(launches: Any, nodes: tuple[Machine, Machine]) -> 
 
 
 @pytest.mark.slow
-def test_who_shares_is_let_in_and_says_so(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+def test_shared_launch_starts_beside_another(launches: Any, nodes: tuple[Machine, Machine]) -> None:
     first = running(launches())
     beside = running(launches(launch_shared=True, cluster_master_port=29601))
     finish(first, nodes)
@@ -186,18 +190,18 @@ def test_who_shares_is_let_in_and_says_so(launches: Any, nodes: tuple[Machine, M
 
 
 @pytest.mark.slow
-def test_a_killed_unit_frees_what_it_had(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+def test_killed_unit_frees_its_slots(launches: Any, nodes: tuple[Machine, Machine]) -> None:
     first = running(launches())
-    # The unit's own process is the parent of the agent.
+    # The unit's main process is the parent of the agent.
     hit(int(fields(first.agent("node1"))[1]), signal.SIGKILL)
-    until(lambda: len(ranks(first)) == 2, PATIENCE, "nothing of it runs on node1")
+    until(lambda: len(ranks(first)) == 2, PATIENCE, "no rank runs on node1")
     finish(running(launches(cluster_launch_nodes=["node1"]), count=2), nodes)
     assert refusals(launches()).keys() == {"node2"}
     finish(first, nodes)
 
 
 @pytest.mark.slow
-def test_a_lock_of_the_training_users_own_process_is_named(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+def test_slot_locked_by_the_training_user_is_reported(launches: Any, nodes: tuple[Machine, Machine]) -> None:
     first = running(launches())
     door = f"/run/muster/launches/{first.launch_id}/seats/cpu"
     stranger = nodes[0].inside("setpriv", "--reuid=nobody", "--clear-groups", "cat", door, check=False)
@@ -216,7 +220,7 @@ def test_a_lock_of_the_training_users_own_process_is_named(launches: Any, nodes:
 
 
 @pytest.mark.slow
-def test_whoever_computes_outside_of_launches_is_respected(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+def test_gpu_of_a_process_outside_launches_is_not_used(launches: Any, nodes: tuple[Machine, Machine]) -> None:
     gpus = {"cluster_gpus": 2, "cluster_nproc_per_node": 1}
     with two_gpus(nodes):
         nodes[1].inside("sh", "-c", f"sleep 9999 >/dev/null 2>&1 & echo GPU-aa, $! >{COMPUTING}")
@@ -224,7 +228,7 @@ def test_whoever_computes_outside_of_launches_is_respected(launches: Any, nodes:
         assert said.keys() == {"node2"}
         assert "of root (sleep 9999" in said["node2"]
         assert said["node2"].endswith("has GPU 0")
-        # The other GPU is free.
+        # The second GPU is free.
         first = running(launches(**gpus, launch_env={"CUDA_VISIBLE_DEVICES": "1"}), count=2)
         nodes[1].inside("sh", "-c", f"kill $(sed 's/.*, //' {COMPUTING}); : >{COMPUTING}")
         by_name = {"CUDA_VISIBLE_DEVICES": "GPU-aa"}

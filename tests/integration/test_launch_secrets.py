@@ -1,6 +1,6 @@
-"""Secrets given in every documented way, told by the script in every way, and searched for where they must not be.
+"""Secrets from every documented source, printed by the script in many forms, and searched for in all other places.
 
-Texts are brought here and searched here: a command with the secret in it would find itself.
+Texts are copied to this machine and searched here, because a search command with the secret would match itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GIVEN = {way: f'{way}-"2718/28+18' for way in WAYS}
 SECRETS = tuple(GIVEN.values())
 IN_ARGUMENTS = {GIVEN["argument"], GIVEN["apart"]}
 AS_ANOTHER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-# What a user of the node may look at, beside the list of processes.
+# Files that another user of the node may read, besides the process list.
 LOOK = (
     "cat /proc/[0-9]*/environ; systemctl show 'muster-launch-*';"
     " find /run/muster /var/lib/muster /tmp /var/tmp /run/systemd/transient -type f -exec cat {} +"
@@ -47,7 +47,7 @@ def nodes(play: Play, node: Callable[[str], Machine]) -> tuple[Machine, Machine]
 
 
 class Launch:
-    """One launch of the careless script, with all secrets, as a user types it."""
+    """One launch of a careless script with all secrets, started like a user does."""
 
     def __init__(self, folder: Path, env_file: str) -> None:
         self.folder, self.env_file = folder, env_file
@@ -68,7 +68,7 @@ class Launch:
         return path
 
     def variables(self, more: dict[str, Any]) -> Path:
-        """Everything that is given, in a file: what is typed, all users of this machine can read."""
+        """Write all variables to a file, because all users of this machine can read command lines."""
         given: dict[str, Any] = {
             "launch_script_src": str(ROOT / "tests/integration/payloads/careless.py"),
             "launch_args": [self.gate, f"--hf_token={GIVEN['argument']}", "--password", GIVEN["apart"]],
@@ -84,7 +84,7 @@ class Launch:
         return path
 
     def inventory(self) -> Path:
-        """The nodes' variables with a template, which is for inventories alone."""
+        """Write node variables with a template, which only inventories support."""
         env = {"TYPED_PWD": GIVEN["typed"], "GROUP_KEY": "{{ group_key }}"}
         path = self.folder / "more.yml"
         path.write_text(json.dumps({"gpu_nodes": {"vars": {"launch_env": env, "group_key": GIVEN["group"]}}}))
@@ -114,7 +114,7 @@ class Launch:
     def run(self) -> Path:
         return (self.folder / "kept" / ARTIFACTS.name / "latest").resolve()
 
-    def told(self) -> bool:
+    def printed(self) -> bool:
         logs = list(self.run.glob("logs/*/rank*.stdout.log"))
         return len(logs) == 2 and all("told\n" in log.read_text() for log in logs)
 
@@ -130,7 +130,7 @@ def launch(request: pytest.FixtureRequest, tmp_path: Path, nodes: tuple[Machine,
 
 
 def found(text: str, secrets: Iterable[str] = SECRETS) -> list[str]:
-    """The secrets that are in the text, in any form."""
+    """Return the secrets contained in the text in any form."""
     return [
         secret
         for secret in secrets
@@ -141,13 +141,13 @@ def found(text: str, secrets: Iterable[str] = SECRETS) -> list[str]:
     ]
 
 
-def test_no_secret_is_where_it_must_not_be(launch: Launch, nodes: tuple[Machine, Machine]) -> None:
+def test_secrets_are_in_no_forbidden_place(launch: Launch, nodes: tuple[Machine, Machine]) -> None:
     with launch.begin() as playing:
-        until(lambda: launch.told() or playing.poll() is not None, PATIENCE, "the ranks have told their secrets")
+        until(lambda: launch.printed() or playing.poll() is not None, PATIENCE, "the ranks have printed their secrets")
         assert playing.poll() is None, launch.shown()
-        not_typed = [secret for secret in SECRETS if secret not in IN_ARGUMENTS]
-        assert found("".join(read_proc(pid, "environ") for pid in all_pids())), "the ranks have them"
-        assert found("".join(read_proc(pid, "cmdline") for pid in all_pids()), not_typed) == []
+        not_in_arguments = [secret for secret in SECRETS if secret not in IN_ARGUMENTS]
+        assert found("".join(read_proc(pid, "environ") for pid in all_pids())), "the ranks must have the secrets"
+        assert found("".join(read_proc(pid, "cmdline") for pid in all_pids()), not_in_arguments) == []
         for machine in nodes:
             stranger = machine.inside(*AS_ANOTHER, "sh", "-c", LOOK, check=False).stdout
             assert "Id=muster-launch-" in stranger
@@ -169,11 +169,11 @@ def test_no_secret_is_where_it_must_not_be(launch: Launch, nodes: tuple[Machine,
 
 
 @pytest.mark.parametrize("launch", ["lines"], indirect=True)
-def test_logs_that_are_fetched_later_are_covered(launch: Launch, nodes: tuple[Machine, Machine]) -> None:
+def test_secrets_are_masked_in_logs_fetched_later(launch: Launch, nodes: tuple[Machine, Machine]) -> None:
     with launch.begin(launch_detached=True, launch_time_limit=600) as playing:
         assert playing.wait(PATIENCE) == 0, launch.shown()
     with launch.begin(launch_attach=launch.run.name) as playing:
-        until(lambda: launch.told() or playing.poll() is not None, PATIENCE, "the ranks have told their secrets")
+        until(lambda: launch.printed() or playing.poll() is not None, PATIENCE, "the ranks have printed their secrets")
         assert playing.poll() is None, launch.shown()
         for machine in nodes:
             machine.inside("touch", launch.gate)

@@ -1,4 +1,4 @@
-"""A launch that seems to stand still: that it is said, and of whom; and of which it is not said."""
+"""The notice about a stalled launch: shown with the waiting ranks, and not shown for a long computation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.moment, pytest.mark.slow]
 
-NOTICE = 12  # seconds: a sample every three
+NOTICE = 12  # seconds: one sample every three seconds
 GATE = "/run/muster-test-stands"
 SAID = "The launch seems to stand still"
 
@@ -54,7 +54,7 @@ def ranks(drill: Drill) -> dict[int, dict[str, str]]:
 
 
 def shown(drill: Drill) -> str:
-    """What the person who launched sees."""
+    """Return the user's screen output."""
     return re.sub(r"\x1b\[[0-9;]*m", "", drill.runner.stdout.read())
 
 
@@ -63,19 +63,19 @@ def lines(drill: Drill, text: str) -> int:
 
 
 @pytest.mark.parametrize("how", ["sleep", "print"])
-def test_whom_the_others_wait_for_is_said_and_that_it_goes_on(
+def test_stall_notice_names_the_late_rank_and_its_return(
     begin: Callable[[str], Drill], nodes: tuple[Machine, Machine], how: str
 ) -> None:
     drill = begin(how)
     nodes[1].inside("touch", GATE)
-    until(lambda: SAID in shown(drill), PATIENCE, "it is said that it stands still")
+    until(lambda: SAID in shown(drill), PATIENCE, "the notice appears")
     said = next(line for line in shown(drill).splitlines() if SAID in line)
     assert re.search(
         r"rank 3 \(node2\) has begun \d+ collectives and stands at File .*standing.py.* in wait_here", said
     )
     assert re.search(r"while rank 0 \(node1\), rank 1 \(node1\), rank 2 \(node2\) wait in all_reduce #\d+", said)
     nodes[1].inside("rm", GATE)
-    until(lambda: "The launch goes on again" in shown(drill), PATIENCE, "it is said that it goes on")
+    until(lambda: "The launch goes on again" in shown(drill), PATIENCE, "the end of the stall is reported")
     for machine in nodes:
         drill.open_gate(machine)
     assert drill.end()["status"] in ("healthy", "degraded")
@@ -84,13 +84,13 @@ def test_whom_the_others_wait_for_is_said_and_that_it_goes_on(
         assert machine.inside("test", "-e", drill.state_on(machine), check=False).returncode != 0
 
 
-def test_a_long_silent_computation_is_none_of_it(begin: Callable[[str], Drill], nodes: tuple[Machine, Machine]) -> None:
+def test_long_silent_computation_is_no_stall(begin: Callable[[str], Drill], nodes: tuple[Machine, Machine]) -> None:
     drill = begin("compute")
     for machine in nodes:
         machine.inside("touch", GATE)
     until(lambda: lines(drill, "computes") == 4, PATIENCE, "all ranks compute")
     began = time.monotonic()
-    # Time itself is what is promised here: five times as long as whoever hangs has.
+    # The documented limit is a time: wait five times as long as until the notice of a hanging rank.
     until(lambda: time.monotonic() - began > 5 * NOTICE, PATIENCE)
     for machine in nodes:
         machine.inside("rm", GATE)

@@ -1,4 +1,4 @@
-"""People who launch as themselves: what the role gives, looked at by themselves over ssh, and takes back."""
+"""Users of user launches: permissions and limits from the role, checked over SSH as these users, and their removal."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 TASK = "launch_users : Configure user launches"
 TORCHRUN = "/usr/local/lib/muster/bin/torchrun"
-# What the role may leave or change; the users' own folders are looked at apart.
+# Paths that the role may leave or change. The users' own folders are checked separately.
 OURS = (
     "/etc/tmpfiles.d /etc/profile.d /etc/security/limits.d /etc/systemd/system /usr/local/lib /var/lib/systemd/linger"
 )
-SEAT = "/run/muster/reservations/cpu"
-TAKE_A_SEAT = f"flock --nonblock {SEAT} true"
+SLOT = "/run/muster/reservations/cpu"
+TAKE_A_SLOT = f"flock --nonblock {SLOT} true"
 UNIT = "muster-launch-20261123-101500-ab12"
 RUNTIME = "export XDG_RUNTIME_DIR=/run/user/$(id -u)"
 
@@ -57,8 +57,8 @@ def state(machine: Machine) -> str:
     return machine.inside("sh", "-c", f"{look} -maxdepth 1 | grep -v claim | sort; true", check=False).stdout
 
 
-def ours_alone(state: str) -> list[str]:
-    """Without the empty folders above, which other steps make as well and which stay, and what a look remembers."""
+def without_shared_lines(state: str) -> list[str]:
+    """Remove lines about empty folders that other steps also create, and about records of checks."""
     stay = re.compile(
         r"/usr/local/lib/muster|/var/lib/muster(/users|/looks|/installed\.json)?"
         r"|d.* root root .* /run/muster/reservations"
@@ -66,10 +66,10 @@ def ours_alone(state: str) -> list[str]:
     return [line for line in state.splitlines() if not stay.fullmatch(line)]
 
 
-def test_from_nothing_and_back(machine: Machine, play: Play, anna_and_ben: tuple[Person, Person]) -> None:
+def test_users_are_added_and_removed(machine: Machine, play: Play, anna_and_ben: tuple[Person, Person]) -> None:
     anna, ben = anna_and_ben
     bare = state(machine)
-    assert anna.ssh(machine, TAKE_A_SEAT, check=False).returncode != 0
+    assert anna.ssh(machine, TAKE_A_SLOT, check=False).returncode != 0
     checked = given(play, "anna", {"name": "ben", "nofile": "4096:8192"}, check=True)
     assert checked.rc == 0, checked.stdout
     assert checked.changed == [f"node1: {TASK.partition(' : ')[2]}"]
@@ -84,40 +84,40 @@ def test_from_nothing_and_back(machine: Machine, play: Play, anna_and_ben: tuple
     verified = given(play, "anna", {"name": "ben", "nofile": "4096:8192"}, launch_users_mode="verify")
     assert verified.rc == 0, verified.stdout
 
-    look_as_themselves(machine, anna, ben)
+    check_as_the_users(machine, anna, ben)
 
     left = given(play, "ben")
     assert left.rc == 0, left.stdout
-    assert anna.ssh(machine, TAKE_A_SEAT, check=False).returncode != 0
-    assert ben.ssh(machine, TAKE_A_SEAT).returncode == 0
+    assert anna.ssh(machine, TAKE_A_SLOT, check=False).returncode != 0
+    assert ben.ssh(machine, TAKE_A_SLOT).returncode == 0
     kept = machine.inside("cat", "/var/lib/muster/users/anna/result").stdout
     assert kept == "hers\n"
     assert "what anna has in /var/lib/muster/users/anna is left to it" in left.stdout
 
     none = given(play)
     assert none.rc == 0, none.stdout
-    assert ours_alone(state(machine)) == ours_alone(bare)
+    assert without_shared_lines(state(machine)) == without_shared_lines(bare)
     assert given(play).changed == []
 
 
-def look_as_themselves(machine: Machine, anna: Person, ben: Person) -> None:
-    """What they can do now, and what they still cannot."""
+def check_as_the_users(machine: Machine, anna: Person, ben: Person) -> None:
+    """Check what the users can and cannot do."""
     assert "muster-launch" in anna.ssh(machine, "id -nG").stdout.split()
     assert anna.ssh(machine, "bash -lc 'command -v torchrun'").stdout.strip() == TORCHRUN
     assert "usage: torchrun" in anna.ssh(machine, "bash -lc 'torchrun --help'").stdout
-    # The environment's own python is not before the system's.
+    # The environment's python does not precede the system's python.
     assert anna.ssh(machine, "bash -lc 'command -v python3'").stdout.strip() == "/usr/bin/python3"
     assert "torchrun" not in machine.inside("su", "--login", "muster", "-c", "command -v torchrun", check=False).stdout
-    assert anna.ssh(machine, TAKE_A_SEAT).returncode == 0
+    assert anna.ssh(machine, TAKE_A_SLOT).returncode == 0
     refused = (
-        *("touch /run/muster/reservations/mine", f"rm -f {SEAT}", f"sh -c 'echo x >> {SEAT}'"),
+        *("touch /run/muster/reservations/mine", f"rm -f {SLOT}", f"sh -c 'echo x >> {SLOT}'"),
         *("ls /var/lib/muster/users/ben", "touch /var/lib/muster/users/mine", "sudo -n true"),
     )
     for command in refused:
         assert anna.ssh(machine, command, check=False).returncode != 0, command
     anna.ssh(machine, "echo hers > /var/lib/muster/users/anna/result")
     assert machine.inside("stat", "--format=%U %a", "/var/lib/muster/users/anna").stdout == "anna 700\n"
-    # Units of their own, with the limits and the group, that outlive the login.
+    # Units of the user manager have the limits and the group, and survive the logout.
     unit = f"{RUNTIME}; systemd-run --user --quiet --unit=mine"
     look = "id -nG > /var/lib/muster/users/ben/groups; cat /proc/self/limits > /var/lib/muster/users/ben/limits"
     ben.ssh(machine, f"{unit} sh -c '{look}; exec sleep 4711'")
@@ -133,7 +133,7 @@ def look_as_themselves(machine: Machine, anna: Person, ben: Person) -> None:
     ben.ssh(machine, f"{RUNTIME}; systemctl --user stop mine")
 
 
-def test_accounts_that_are_not_there_are_named_and_nothing_is_done(
+def test_missing_accounts_are_reported_and_nothing_changes(
     machine: Machine, play: Play, anna_and_ben: tuple[Person, Person]
 ) -> None:
     bare = state(machine)
@@ -149,16 +149,16 @@ def test_accounts_that_are_not_there_are_named_and_nothing_is_done(
     assert state(machine) == bare
 
 
-def test_a_launch_that_runs_keeps_all_and_a_busy_manager_is_not_started_anew(
+def test_running_launch_keeps_permissions_and_busy_manager_is_not_restarted(
     machine: Machine, play: Play, anna_and_ben: tuple[Person, Person]
 ) -> None:
     anna, _ = anna_and_ben
-    # Her manager runs from before, with a unit in it: it has neither the group nor the limits.
+    # Her user manager is older than the role's run and busy: it has neither the group nor the limits.
     machine.inside("loginctl", "enable-linger", "anna")
     until(
         lambda: machine.inside("test", "-e", "/run/user/2001/systemd/private", check=False).returncode == 0,
         PATIENCE,
-        "the manager",
+        "the user manager runs",
     )
     begin = f"{RUNTIME}; systemd-run --user --quiet --unit={UNIT} sleep 4711"
     anna.ssh(machine, begin)
@@ -174,7 +174,7 @@ def test_a_launch_that_runs_keeps_all_and_a_busy_manager_is_not_started_anew(
     assert left.rc == 0, left.stdout
     assert "its launch 20261123-101500-ab12 runs: all stays as it is" in " ".join(left.stdout.split())
     assert left.changed == []
-    assert anna.ssh(machine, TAKE_A_SEAT).returncode == 0
+    assert anna.ssh(machine, TAKE_A_SLOT).returncode == 0
 
     anna.ssh(machine, f"{RUNTIME}; systemctl --user stop {UNIT}")
     idle = given(play, "anna")
@@ -182,11 +182,11 @@ def test_a_launch_that_runs_keeps_all_and_a_busy_manager_is_not_started_anew(
     assert machine.inside("systemctl", "show", "--property=MainPID", "user@2001.service").stdout != main
     left = given(play)
     assert left.rc == 0, left.stdout
-    # Linger was hers before.
+    # She had linger before.
     assert machine.inside("ls", "/var/lib/systemd/linger").stdout.split() == ["anna"]
 
 
-def test_the_shared_folder_works_from_another_checkout_and_another_person(
+def test_shared_folder_works_for_another_user_and_checkout(
     machine: Machine, play: Play, anna_and_ben: tuple[Person, Person]
 ) -> None:
     anna, _ = anna_and_ben
@@ -205,18 +205,18 @@ def test_the_shared_folder_works_from_another_checkout_and_another_person(
     assert play("playbooks/share.yml", extravars={"share_to": str(folder)}).changed == []
 
     check_out(anna)
-    pinged = anna.types("ansible", "node1", "-i", "../lab", "-m", "ansible.builtin.ping")
+    pinged = anna.run("ansible", "node1", "-i", "../lab", "-m", "ansible.builtin.ping")
     assert pinged.returncode == 0, pinged.stdout + pinged.stderr
-    planned = anna.types("ansible-playbook", "playbooks/plan.yml", "-i", "../lab", "-e", "launch_script=/srv/train.py")
+    planned = anna.run("ansible-playbook", "playbooks/plan.yml", "-i", "../lab", "-e", "launch_script=/srv/train.py")
     assert planned.returncode == 0, planned.stdout + planned.stderr
-    # Another machine at node1's address is not talked to.
+    # No connection to another machine at node1's address.
     known = folder / "known_hosts"
     lines = known.read_text().splitlines()
     swapped = next(line for line in lines if machine.address in line).split()[:1]
     other = next(line for line in lines if line.endswith("muster:node2")).split()[1:3]
     known.write_text(" ".join([*swapped, *other]) + "\n")
     anew = "--ssh-common-args=-o ControlPath=none"
-    refused = anna.types("ansible", "node1", "-i", "../lab", "-m", "ansible.builtin.ping", anew)
+    refused = anna.run("ansible", "node1", "-i", "../lab", "-m", "ansible.builtin.ping", anew)
     assert refused.returncode != 0
     assert "Host key verification failed" in refused.stdout + refused.stderr
 

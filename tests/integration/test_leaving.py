@@ -1,4 +1,4 @@
-"""No node that stays trusts the one that left: shown by logins from the node that was retired."""
+"""A retired node is trusted by no other node, shown by logins from that node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RETIRE = {"node": NODE, "trust_known_hosts": str(PINNED)}
 
 
 def logs_in(machine: Machine, peer: str) -> bool:
-    """Whether the training user of this machine logs in on a peer; by address, as the peer's name may be forgotten."""
+    """Return whether the training user logs in on a peer, by address, because the name may be removed."""
     options = ("-oBatchMode=yes", "-oConnectTimeout=10")
     argv = ("runuser", "-u", "muster", "--", "ssh", *options, find_machine(peer).address, "true")
     done = machine.inside(*argv, check=False)
@@ -44,13 +44,13 @@ def leaver(networked: list[Machine], play: Play) -> Iterator[Machine]:
     assert back.rc == 0, back.stdout
 
 
-def test_a_limit_cannot_leave_trust_behind(leaver: Machine, play: Play) -> None:
+def test_limit_that_would_leave_trust_is_refused(leaver: Machine, play: Play) -> None:
     listed = LISTED.read_text()
     done = play("playbooks/retire.yml", extravars=RETIRE, limit=NODE)
     assert (done.rc, LISTED.read_text()) == (2, listed), done.stdout
     assert f"--limit {NODE} leaves out node1, node2." in done.stdout
     assert logs_in(leaver, "node1")
-    # The play that says so can be left out, too.
+    # --tags can also skip the play that refuses.
     done = play("playbooks/retire.yml", extravars=RETIRE, limit=NODE, cmdline="--skip-tags always")
     assert (done.rc, LISTED.read_text()) == (2, listed), done.stdout
     assert "Run it without --limit and tags: nodes that are left out" in done.stdout
@@ -59,7 +59,7 @@ def test_a_limit_cannot_leave_trust_behind(leaver: Machine, play: Play) -> None:
     assert [logs_in(leaver, peer) for peer in ("node1", "node2")] == [False, False]
 
 
-def test_a_node_that_could_not_be_reached_is_named_until_it_forgets_too(leaver: Machine, tmp_path: Path) -> None:
+def test_unreachable_node_is_reported_until_it_removes_the_trust(leaver: Machine, tmp_path: Path) -> None:
     words = [word for name, value in RETIRE.items() for word in ("-e", f"{name}={value}")]
     second = find_machine("node2")
     second.podman("stop", "--time=0")

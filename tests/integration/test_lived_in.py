@@ -1,4 +1,4 @@
-"""A machine that people have used for years becomes a node, and nothing that is theirs is lost."""
+"""An existing server becomes a node and keeps all files, rules and settings of its users."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ NAME = "node3"
 PORTAL = 8443  # open to everybody by the site's own rule
 PUBLISHED = 8080  # by the container engine
 FORBIDDEN = 5555  # by the site's own nft rule
-# What may go: the line that leads the node's name to loopback, and what packages rewrite for themselves.
+# Lines that may go: the loopback line of the node's name, and files that packages rewrite.
 MAY_GO = re.compile(r"/etc/hosts: 127\.0\.1\.1|/etc/ld\.so\.cache|/etc/(passwd|group|shadow|gshadow|subuid|subgid)-:")
 UPGRADE = "site-upgrade"
 BUSY_APT = "/run/muster-test-busy-apt.py"
 AT_WORK = "/run/muster-test-apt-is-at-work"
-# New keys are not known before they are made.
+# New keys are unknown before they are generated.
 BY_CHANCE = ("Check the user, the key and the host keys", "Authorize logins between the nodes")
 
 
 class Story:
-    """What the machine was like, and what was done to it."""
+    """The machine's state before and after, and the results of the runs."""
 
     def __init__(self, play: Play, machine: Machine) -> None:
         self.machine = machine
@@ -47,7 +47,7 @@ class Story:
         self.again = play("site.yml", tags=UP_TO_NETWORK)
 
     def upgrade(self) -> None:
-        """Let the machine install something of its own: apt is busy until the baseline has met it."""
+        """Start the machine's own package installation, which keeps apt busy until the baseline meets the lock."""
         program = (PAYLOADS / "busy_apt.py").read_text()
         keep = ["podman", "exec", "--interactive", self.machine.container, "sh", "-c", f"cat >{BUSY_APT}"]
         subprocess.run(keep, input=program, check=True, capture_output=True, text=True)
@@ -57,7 +57,7 @@ class Story:
         until(lambda: not self.machine.inside("test", "-e", AT_WORK, check=False).returncode, PATIENCE, "apt is busy")
 
 
-# The user that would get alice's uid.
+# The new user would get alice's uid.
 COLLISION = {"cluster_user": "trainer", "node_baseline_user_uid": "1001"}
 
 
@@ -71,24 +71,24 @@ def story(play: Play, turn: int, tmp_path_factory: pytest.TempPathFactory) -> St
     return Story(play, machine)
 
 
-def test_a_uid_that_is_taken_is_refused_by_name(story: Story) -> None:
+def test_used_uid_is_refused_with_its_owner(story: Story) -> None:
     assert story.collision.rc != 0
     assert re.search(r"uid 1001.*alice|alice.*uid 1001", story.collision.stdout), story.collision.stdout
     assert story.machine.inside("id", "trainer", check=False).returncode != 0
 
 
-def test_neither_a_refusal_nor_a_look_in_check_mode_changes_anything(story: Story) -> None:
+def test_refusal_and_check_mode_change_nothing(story: Story) -> None:
     assert story.check.rc == 0, story.check.stdout
     assert differences(story.before, story.checked) == []
 
 
-def test_it_becomes_a_node_although_apt_is_busy(story: Story) -> None:
+def test_server_becomes_a_node_while_apt_is_busy(story: Story) -> None:
     assert story.converge.rc == 0, story.converge.stdout
     assert story.machine.inside("systemctl", "show", "-p", "Result", UPGRADE).stdout == "Result=success\n"
     assert story.machine.inside("dpkg-query", "-W", "bc").returncode == 0
 
 
-def test_check_mode_had_shown_what_would_change(story: Story) -> None:
+def test_check_mode_showed_the_changes(story: Story) -> None:
     assert story.check.changing_roles(NAME) == story.converge.changing_roles(NAME)
     for shown in story.check.events:
         task = shown.get("event_data", {}).get("task", "")
@@ -98,39 +98,39 @@ def test_check_mode_had_shown_what_would_change(story: Story) -> None:
             assert not would or not done or would == done, task
 
 
-def test_going_again_changes_nothing(story: Story) -> None:
+def test_second_run_changes_nothing(story: Story) -> None:
     assert story.again.rc == 0, story.again.stdout
     assert story.again.changed == []
 
 
-def test_no_line_is_lost(story: Story) -> None:
-    # Of the kernel settings only the files count, which are among the rest: a larger value may replace a smaller one.
+def test_existing_lines_are_kept(story: Story) -> None:
+    # Kernel settings count only by their files, which are included: a larger value may replace a smaller one.
     gone = lost(story.before, {**story.after, "network settings": story.before["network settings"]})
     assert [line for line in gone if not MAY_GO.match(line)] == []
 
 
-def test_the_sites_own_rules_are_in_force(story: Story) -> None:
+def test_rules_of_the_site_stay_active(story: Story) -> None:
     with listeners(story.machine, [PORTAL, FORBIDDEN, 8888]):
         outsider, peer = find_machine("outsider"), find_machine("node1")
         assert scan(outsider, story.machine.address, 22, PORTAL, FORBIDDEN, 8888).open == [22, PORTAL]
         assert FORBIDDEN not in scan(peer, story.machine.address, FORBIDDEN).open
 
 
-def test_a_published_port_of_a_container_answers_as_before(story: Story) -> None:
+def test_published_port_of_a_container_stays_open(story: Story) -> None:
     assert scan(find_machine("outsider"), story.machine.address, PUBLISHED).open == [PUBLISHED]
 
 
-def test_its_time_daemon_stays(story: Story) -> None:
+def test_existing_time_daemon_is_kept(story: Story) -> None:
     assert story.machine.inside("systemctl", "is-enabled", "ntpsec").stdout == "enabled\n"
     assert "chrony " not in story.after["packages"]
 
 
-def test_settings_of_its_own_are_in_force(story: Story) -> None:
+def test_existing_settings_stay_active(story: Story) -> None:
     assert story.machine.inside("sysctl", "-n", "net.ipv4.ip_forward").stdout == "1\n"
     assert "maxauthtries 4" in story.machine.inside("sshd", "-T").stdout
 
 
-def test_people_have_what_they_had(story: Story) -> None:
+def test_users_keep_their_ids_and_files(story: Story) -> None:
     assert story.machine.inside("id", "-u", "alice").stdout == "1001\n"
     assert story.machine.inside("id", "-u", "muster").stdout == "1500\n"
     assert (

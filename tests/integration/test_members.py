@@ -1,6 +1,6 @@
-"""Who takes part, and who leaves: quarantine and its end, and a node that is retired when it is dead.
+"""Membership: quarantine and release, and the retirement of a dead node.
 
-The third node is in an inventory file of its own, which the tests change as a user's is changed.
+The third node has a separate inventory file, which the tests change like a user's inventory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def pinned() -> str:
 
 @pytest.fixture(scope="module")
 def lab(networked: list[Machine], pinned: str) -> Iterator[Machine]:
-    """The third node; what the inventory said of it is said again in the end."""
+    """Yield the third node, and restore its inventory entry afterwards."""
     listed = LISTED.read_text()
     LISTED.write_text(f"# All beyond the second.\n{listed}")
     third = next(machine for machine in networked if machine.name == NODE)
@@ -51,7 +51,7 @@ def lab(networked: list[Machine], pinned: str) -> Iterator[Machine]:
 
 
 def ranks(play: Play) -> dict[str, list[int]]:
-    """Return which ranks each node would have in a launch of all."""
+    """Return the ranks of each node in a launch on all nodes."""
     result = play("playbooks/plan.yml")
     plan = result.results("Launch the acceptance test")[NODES[0]]["plan"]
     return {entry["node"]: entry["ranks"] for entry in plan["nodes"]}
@@ -59,7 +59,7 @@ def ranks(play: Play) -> dict[str, list[int]]:
 
 @pytest.fixture(scope="module")
 def stale(lab: Machine, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The inventory as somebody copied it before."""
+    """Return an older copy of the inventory."""
     folder = tmp_path_factory.mktemp("stale")
     for name in ("hosts.yml", "group_vars"):
         (folder / name).symlink_to((INVENTORY / name).resolve())
@@ -80,7 +80,7 @@ def quarantined(play: Play, lab: Machine, stale: Path) -> Result:
     return done
 
 
-def test_a_quarantine_without_a_reason_or_a_node_is_refused_before_anything(play: Play, lab: Machine) -> None:
+def test_quarantine_without_reason_or_node_is_refused(play: Play, lab: Machine) -> None:
     before = LISTED.read_text()
     refused = play("playbooks/quarantine.yml", extravars={"node": "node9"})
     assert refused.rc != 0
@@ -89,7 +89,7 @@ def test_a_quarantine_without_a_reason_or_a_node_is_refused_before_anything(play
     assert LISTED.read_text() == before
 
 
-def test_a_node_in_quarantine_has_no_rank(play: Play, lab: Machine, quarantined: Result) -> None:
+def test_quarantined_node_has_no_rank(play: Play, lab: Machine, quarantined: Result) -> None:
     outcome = quarantined.results("Quarantine the nodes")["node1"]["outcome"]
     assert outcome.startswith(f"{NODE} is quarantined since ")
     assert outcome.endswith(": a fan does not turn; 2 nodes take part, by node rank: 0 node1, 1 node2")
@@ -104,7 +104,7 @@ def test_a_node_in_quarantine_has_no_rank(play: Play, lab: Machine, quarantined:
     assert LISTED.read_text() == text
 
 
-def test_a_launch_by_an_older_inventory_is_refused_by_name(play: Play, quarantined: Result, stale: Path) -> None:
+def test_launch_with_an_older_inventory_is_refused(play: Play, quarantined: Result, stale: Path) -> None:
     launched = play("playbooks/launch.yml", extravars=SCRIPT, inventory=stale)
     assert launched.rc != 0
     said = launched.results("Run torchrun on all participating nodes")["node1"]["msg"]
@@ -116,7 +116,7 @@ def test_a_launch_by_an_older_inventory_is_refused_by_name(play: Play, quarantin
     }
 
 
-def test_a_released_node_takes_part_again(play: Play, lab: Machine, quarantined: Result, stale: Path) -> None:
+def test_released_node_takes_part_again(play: Play, lab: Machine, quarantined: Result, stale: Path) -> None:
     before = (stale / LISTED.name).read_text()
     released = play("playbooks/release.yml", extravars={"node": NODE})
     assert released.rc == 0, released.stdout
@@ -128,32 +128,30 @@ def test_a_released_node_takes_part_again(play: Play, lab: Machine, quarantined:
     assert play("playbooks/release.yml", extravars={"node": NODE}).changed == []
 
 
-# ---------------------------------------------------------------- by itself
+# ---------------------------------------------------------------- automatic quarantine
 
 
 def fault(node: str, status: str = "fail") -> dict[str, str]:
     return {"id": "gpu.lost", "status": status, "node": node, "summary": "GPU 4 does not answer"}
 
 
-def by_itself(play: Play, *findings: dict[str, str]) -> dict[str, Any]:
+def quarantine_automatically(play: Play, *findings: dict[str, str]) -> dict[str, Any]:
     done = play(str(ROOT / "tests/integration/payloads/health_quarantine.yml"), extravars={"findings": list(findings)})
     assert done.rc == 0, done.stdout
     return done.results("Quarantine a node with a hard fault")["node1"]
 
 
-def test_one_node_is_quarantined_by_itself_until_a_person_confirms(
-    play: Play, lab: Machine, quarantined: Result
-) -> None:
+def test_automatic_quarantine_is_limited_to_one_node(play: Play, lab: Machine, quarantined: Result) -> None:
     assert play("playbooks/release.yml", extravars={"node": NODE}).rc == 0
     before = LISTED.read_text()
-    assert by_itself(play, fault(NODE, "unknown"), fault(NODE, "warn"))["quarantined"] == ""
+    assert quarantine_automatically(play, fault(NODE, "unknown"), fault(NODE, "warn"))["quarantined"] == ""
     assert LISTED.read_text() == before
-    found = by_itself(play, fault(NODE))
+    found = quarantine_automatically(play, fault(NODE))
     assert found["quarantined"] == NODE
     assert "automatic: true" in LISTED.read_text()
     assert ranks(play) == {"node1": [0], "node2": [1]}
     assert json.loads(lab.inside("cat", COPY).stdout)["reason"].startswith("gpu.lost: GPU 4 does not answer")
-    second = by_itself(play, fault("node2"))
+    second = quarantine_automatically(play, fault("node2"))
     assert second["quarantined"] == ""
     assert f"{NODE} is quarantined since" in second["warnings"][0]
     assert play("playbooks/quarantine.yml", extravars=REASON).rc == 0
@@ -162,11 +160,11 @@ def test_one_node_is_quarantined_by_itself_until_a_person_confirms(
     assert LISTED.read_text() == before
 
 
-# ---------------------------------------------------------------- a dead node leaves
+# ---------------------------------------------------------------- retirement of a dead node
 
 
 def knows(machine: Machine) -> list[str]:
-    """Where this node still knows the third one."""
+    """Return the places where this node still lists the third node."""
     places = {
         "/etc/hosts": NODE,
         "/home/muster/.ssh/authorized_keys": r"\.13\"",
@@ -192,7 +190,7 @@ def retire(folder: Path, *more: str) -> Run:
 
 
 @pytest.mark.slow
-def test_killed_at_five_moments_it_leaves_all_the_same(play: Play, lab: Machine, tmp_path: Path, pinned: str) -> None:
+def test_retirement_killed_at_five_moments_completes(play: Play, lab: Machine, tmp_path: Path, pinned: str) -> None:
     listed = LISTED.read_text()
 
     def back() -> None:
@@ -222,7 +220,7 @@ def test_killed_at_five_moments_it_leaves_all_the_same(play: Play, lab: Machine,
 
 @pytest.fixture(scope="module")
 def retired(lab: Machine, tmp_path_factory: pytest.TempPathFactory, pinned: str) -> Run:
-    """The node is dead, and the controller dies when the inventory has lost it."""
+    """Retire a dead node with a run that is killed once the inventory is changed, and with a second run."""
     folder = tmp_path_factory.mktemp("retire")
     PINNED.write_text("".join(f"{line} muster:node{line.split()[0][-1]}\n" for line in pinned.splitlines()))
     lab.podman("stop", "--time=0")
@@ -232,15 +230,15 @@ def retired(lab: Machine, tmp_path_factory: pytest.TempPathFactory, pinned: str)
     for line in (f"-    {NODE}:", f"-{lab.address} {NODE}"):
         assert line in checked.shown, checked.shown
     cut_off = retire(folder)
-    until(lambda: NODE not in LISTED.read_text() or cut_off.over_within(0), 300, "the inventory has lost it")
+    until(lambda: NODE not in LISTED.read_text() or cut_off.over_within(0), 300, "the node is unlisted")
     cut_off.kill()
     assert NODE not in LISTED.read_text()
-    assert knows(find_machine("node2")), "the run was cut off too late to show anything"
+    assert knows(find_machine("node2")), "the run was killed too late for this test"
     return retire(folder).end()
 
 
 @pytest.mark.slow
-def test_the_others_forget_it_though_the_first_run_was_cut_off(retired: Run, lab: Machine) -> None:
+def test_other_nodes_forget_the_node_after_a_killed_run(retired: Run, lab: Machine) -> None:
     assert retired.rc == 0, retired.shown
     for name in PEERS:
         assert knows(find_machine(name)) == []
@@ -251,7 +249,7 @@ def test_the_others_forget_it_though_the_first_run_was_cut_off(retired: Run, lab
 
 
 @pytest.mark.slow
-def test_it_is_a_stranger_from_outside(retired: Run, lab: Machine) -> None:
+def test_retired_node_is_blocked_by_the_firewall(retired: Run, lab: Machine) -> None:
     lab.podman("start")
     until(lambda: lab.inside("true", check=False).returncode == 0, PATIENCE, f"{NODE} is back")
     head = find_machine("node1")
@@ -261,7 +259,7 @@ def test_it_is_a_stranger_from_outside(retired: Run, lab: Machine) -> None:
 
 
 @pytest.mark.slow
-def test_once_more_changes_nothing(retired: Run, tmp_path: Path) -> None:
+def test_second_retirement_changes_nothing(retired: Run, tmp_path: Path) -> None:
     again = retire(tmp_path).end()
     assert again.rc == 0, again.shown
     assert again.changed == 0
@@ -269,7 +267,7 @@ def test_once_more_changes_nothing(retired: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_who_comes_back_is_known_again(retired: Run, play: Play, stale: Path, pinned: str) -> None:
+def test_returning_node_is_accepted_again(retired: Run, play: Play, stale: Path, pinned: str) -> None:
     LISTED.write_text((stale / LISTED.name).read_text())
     PINNED.write_text(pinned)
     back = play("site.yml", tags=UP_TO_NETWORK)

@@ -1,4 +1,4 @@
-"""Every fault of a network, really put in: the probe names what it is and the node where it is, and nothing else."""
+"""Real network faults: the probe reports the fault and its node, and nothing else."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ pytestmark = pytest.mark.moment
 
 PLAYBOOK = "tests/integration/payloads/net_probe.yml"
 TASK = "Test all links between nodes"
-AT_ONCE = 9  # a probe that nobody ends is gone after 10 s
-HEALTHY = 10  # times in a row
+AT_ONCE = 9  # an abandoned probe ends after 10 s
+HEALTHY = 10  # runs in a row
 
 
 class Network:
-    """The three nodes, and probes of what is between them."""
+    """The three nodes and probes of their links."""
 
     def __init__(self, play: Play) -> None:
         self.play = play
@@ -44,7 +44,7 @@ class Network:
         return result.results(TASK)["localhost"]
 
     def found(self, **variables: Any) -> set[str]:
-        """What was found, but for what passed, as "status id node" and the peer where there is one."""
+        """Return the findings that did not pass as "status id node" and the peer, if there is one."""
         return named(self.probe(extravars=variables))
 
 
@@ -57,7 +57,7 @@ def named(probed: dict[str, Any]) -> set[str]:
 
 
 def for_node(name: str, value: str, others: str = "") -> str:
-    """A variable of one node, as a template that can be given for all of them."""
+    """Return a variable of one node as a template for all nodes."""
     return f"{{{{ {value!r} if inventory_hostname == {name!r} else {others!r} }}}}"
 
 
@@ -78,8 +78,8 @@ def nothing_stays(network: Network) -> Iterator[None]:
     )
 
 
-def test_a_healthy_network_has_no_finding_ten_times_in_a_row(network: Network) -> None:
-    # What the nodes' number of forks is does not matter: the probe talks to all of them by itself.
+def test_healthy_network_has_no_finding_in_ten_runs(network: Network) -> None:
+    # The number of forks does not matter, because the probe contacts all nodes by itself.
     requested: list[dict[str, Any]] = [{"cmdline": "--forks 1"}, {"check": True}, *[{}] * (HEALTHY - 2)]
     for one in requested:
         probed = network.probe(**one)
@@ -96,37 +96,37 @@ def test_a_healthy_network_has_no_finding_ten_times_in_a_row(network: Network) -
 
 
 @pytest.mark.pipeline
-def test_a_dropped_master_port_stops_a_launch_on_the_head_node(network: Network) -> None:
+def test_dropped_master_port_on_the_head_node_is_a_failure(network: Network) -> None:
     with net_faults.shut(network.node1, network.node2, PORT, str(PORT), "drop", refused=False):
         assert network.found(net_throughput=False) == {"fail net.master_port.dropped node1"}
 
 
-def test_a_rejected_master_port_elsewhere_is_reported(network: Network) -> None:
+def test_rejected_master_port_on_another_node_is_a_warning(network: Network) -> None:
     with net_faults.shut(network.node2, network.node1, PORT, str(PORT), "reject with tcp reset", refused=True):
         assert network.found(net_throughput=False) == {"warn net.master_port.refused node2"}
 
 
-def test_a_prohibited_port_is_no_missing_route(network: Network) -> None:
+def test_prohibited_port_is_not_a_missing_route(network: Network) -> None:
     verdict = "reject with icmpx type admin-prohibited"
     with net_faults.shut(network.node1, network.node3, PORT, str(PORT), verdict, refused=False):
         assert network.found(net_throughput=False) == {"fail net.master_port.prohibited node1"}
 
 
 @pytest.mark.pipeline
-def test_closed_ephemeral_ports(network: Network) -> None:
+def test_closed_ephemeral_ports_are_reported(network: Network) -> None:
     match = "32768-60999 ct state new"
     with net_faults.shut(network.node3, network.node1, EPHEMERAL, match, "drop", refused=False):
         assert network.found(net_throughput=False) == {"fail net.ephemeral_ports.dropped node3"}
 
 
 @pytest.mark.pipeline
-def test_one_direction_of_one_link(network: Network) -> None:
+def test_one_way_link_is_reported(network: Network) -> None:
     with net_faults.one_way(network.node2, network.node1):
         assert network.found(net_throughput=False) == {"fail net.peer.dropped node2 node1"}
 
 
 @pytest.mark.pipeline
-def test_a_black_hole(network: Network) -> None:
+def test_mtu_black_hole_is_reported(network: Network) -> None:
     with net_faults.black_hole(network.node2, [network.node1, network.node3], 1237):
         probed = network.probe(extravars={"net_throughput": False})
     assert named(probed) == {"fail net.path_mtu.black_hole node2"}
@@ -136,13 +136,13 @@ def test_a_black_hole(network: Network) -> None:
 
 
 @pytest.mark.pipeline
-def test_losses(network: Network) -> None:
+def test_packet_loss_is_reported(network: Network) -> None:
     with net_faults.loss(network.node2, [network.node1, network.node3], 12):
         assert network.found(net_throughput=False) == {"warn net.loss node2"}
 
 
 @pytest.mark.pipeline
-def test_a_slow_link(network: Network) -> None:
+def test_slow_link_is_reported(network: Network) -> None:
     with net_faults.slow(network.node3, "100mbit"):
         probed = network.probe()
     assert named(probed) == {"warn net.throughput.slow node3"}
@@ -152,12 +152,12 @@ def test_a_slow_link(network: Network) -> None:
 
 
 @pytest.mark.pipeline
-def test_a_wrong_line_in_the_hosts_file(network: Network) -> None:
+def test_wrong_hosts_line_is_reported(network: Network) -> None:
     with net_faults.hosts_line(network.node1, "node3", "192.0.2.3"):
         assert network.found(net_throughput=False) == {"warn net.name.wrong node1 node3"}
 
 
-def test_a_name_that_leads_to_another_machine_as_well(network: Network) -> None:
+def test_name_with_a_second_address_is_reported(network: Network) -> None:
     with net_faults.hosts_line(network.node1, "node3", "192.0.2.3", beside=True):
         probed = network.probe(extravars={"net_throughput": False})
     assert named(probed) == {"warn net.name.wrong node1 node3"}
@@ -166,34 +166,34 @@ def test_a_name_that_leads_to_another_machine_as_well(network: Network) -> None:
 
 
 @pytest.mark.pipeline
-def test_a_dead_name_server_though_the_nodes_know_each_other(network: Network) -> None:
+def test_dead_name_server_is_reported(network: Network) -> None:
     with net_faults.dead_name_server(network.node2, "192.0.2.53"):
         assert network.found(net_throughput=False) == {"warn net.name.server node2"}
 
 
 @pytest.mark.pipeline
-def test_a_route_that_leads_astray_is_no_firewall(network: Network) -> None:
-    with net_faults.led_astray(network.node1, network.node3):
+def test_wrong_route_is_not_reported_as_a_firewall(network: Network) -> None:
+    with net_faults.wrong_route(network.node1, network.node3):
         probed = network.probe(extravars={"net_throughput": False})
     assert named(probed) == {"fail net.peer.other_interface node1 node3"}
     [finding] = [one for one in probed["findings"] if one["status"] == "fail"]
     assert "leaves by astray0" in finding["summary"]
 
 
-def test_a_hostname_that_leads_to_the_loopback(network: Network) -> None:
+def test_hostname_with_a_loopback_address_is_reported(network: Network) -> None:
     with net_faults.hosts_line(network.node2, "node2", "127.0.1.1"):
         assert network.found(net_throughput=False) == {"warn net.name.loopback node2"}
 
 
 @pytest.mark.parametrize(("interface", "finding"), [("eth7", "net.interface.missing"), ("lo", "net.interface.other")])
-def test_an_interface_that_is_not_there_or_another_one(network: Network, interface: str, finding: str) -> None:
+def test_missing_or_other_interface_is_reported(network: Network, interface: str, finding: str) -> None:
     seen = network.node2.inside("ls", "/sys/class/net").stdout.split()
     assert (interface in seen) == (interface == "lo")
     found = network.found(net_throughput=False, cluster_interface=for_node("node2", interface))
     assert found == {f"fail {finding} node2"}
 
 
-def test_an_address_on_two_nodes(network: Network) -> None:
+def test_duplicate_address_is_reported(network: Network) -> None:
     prefix = network.node1.address.rpartition(".")[0]
     further = {f"{prefix}.{number}": [machine] for number, machine in enumerate(network.machines, 111)}
     training = f"{prefix}.11{{{{ inventory_hostname[-1] }}}}"
@@ -202,12 +202,12 @@ def test_an_address_on_two_nodes(network: Network) -> None:
         with net_faults.addresses({f"{prefix}.112": [network.node3]}):
             found = network.found(net_throughput=False, cluster_address=training)
     assert "fail net.address.duplicate node3 node2" in found
-    # Who of the two hears a call is a matter of chance, but for the one that has the address twice removed.
+    # Which of the two receives a connection is random, except for the node with the address twice removed.
     assert {one.split()[1] for one in found} <= {"net.address.duplicate", "net.address.wrong_host"}
 
 
 @pytest.mark.pipeline
-def test_an_address_that_nobody_has(network: Network) -> None:
+def test_missing_address_is_reported(network: Network) -> None:
     nobody = f"{network.node1.address.rpartition('.')[0]}.177"
     variables = {"cluster_address": f"{{{{ {nobody!r} if inventory_hostname == 'node2' else ansible_host }}}}"}
     found = network.found(net_throughput=False, **variables)
@@ -216,7 +216,7 @@ def test_an_address_that_nobody_has(network: Network) -> None:
 
 
 @pytest.mark.pipeline
-def test_a_clock_that_is_ahead(network: Network) -> None:
+def test_clock_offset_is_reported(network: Network) -> None:
     with net_faults.wrong_clock(network.node2, 7.5) as python:
         interpreter = for_node("node2", python, "/usr/bin/python3")
         probed = network.probe(extravars={"net_throughput": False, "ansible_python_interpreter": interpreter})
@@ -226,7 +226,7 @@ def test_a_clock_that_is_ahead(network: Network) -> None:
 
 
 @pytest.mark.pipeline
-def test_a_foreign_process_on_the_port(network: Network) -> None:
+def test_foreign_process_on_the_master_port_is_reported(network: Network) -> None:
     with listeners(network.node1, [PORT]):
         assert scan(network.node2, network.node1.address, PORT).open == [PORT]
         probed = network.probe(extravars={"net_throughput": False})
@@ -236,14 +236,14 @@ def test_a_foreign_process_on_the_port(network: Network) -> None:
     assert ports["node1", "node2"] == "ok"
 
 
-def test_a_probe_that_is_killed_leaves_nothing_and_the_next_one_waits_for_it(network: Network, tmp_path: Path) -> None:
-    # Of the two nodes that this run knows.
+def test_killed_probe_leaves_nothing_and_the_next_probe_waits(network: Network, tmp_path: Path) -> None:
+    # Two nodes, because this run knows only two.
     probed = network.machines[:2]
     with net_faults.held_answers(probed) as python:
         interpreter = f"{{{{ {python!r} if inventory_hostname != 'localhost' else ansible_playbook_python }}}}"
         killed = Run(tmp_path, PLAYBOOK, "-e", json.dumps({"ansible_python_interpreter": interpreter}))
         try:
-            until(lambda: all(map(net_faults.has_called, probed)), PATIENCE, "the nodes have called each other")
+            until(lambda: all(map(net_faults.has_called, probed)), PATIENCE, "the nodes have probed each other")
         finally:
             killed.kill()
         assert PORT in listening(network.node1.container)

@@ -1,6 +1,7 @@
-"""The network step, seen from outside: the nodes know, trust and reach each other, and nobody else reaches them.
+"""The network step seen from outside: nodes resolve, trust and reach each other, and others do not reach them.
 
-With --nodes=node1,node2 the nodes are taken as they are: molecule looks through this file at what it has converged.
+With --nodes=node1,node2 the nodes are tested in their current state: molecule uses this file to check nodes that it has
+converged.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ pytestmark = pytest.mark.pipeline
 
 SSH = 22
 MASTER_PORT = 29500
-# Where torch's store, Gloo and NCCL listen: the master port, and whatever the kernel hands out.
+# Listening ports of torch's store, Gloo and NCCL: the master port and ephemeral ports.
 TRAINING = [MASTER_PORT, MASTER_PORT + 1, 32768, 40001, 50021, 60999]
-# What people run beside a training: none of it is the cluster's.
+# Common ports of other programs on a node.
 OTHERS = [80, 6006, 8080, 8265, 8888]
 USER = "muster"
 
@@ -39,24 +40,24 @@ def outsider(networked: list[Machine]) -> Machine:
 
 @pytest.fixture(scope="module")
 def listening(networked: list[Machine]) -> Iterator[list[Machine]]:
-    """The nodes, with something behind the ports of a training and behind others."""
+    """Yield two nodes with listeners on training ports and on other ports."""
     first, second, *_ = networked
     with listeners(first, TRAINING + OTHERS), listeners(second, TRAINING + OTHERS):
         yield [first, second]
 
 
 def as_user(machine: Machine, command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as the training user, in a login shell of its own."""
+    """Run a command as the training user in a login shell."""
     return machine.ssh(f"sudo -Hu {USER} sh -c {json.dumps(f'cd; {command}')}", check=False)
 
 
-def test_every_name_leads_to_its_address_on_every_node(networked: list[Machine]) -> None:
+def test_every_name_resolves_to_its_address_on_every_node(networked: list[Machine]) -> None:
     for machine, named in product(networked, repeat=2):
         found = machine.ssh(f"getent ahosts {named.name} | cut -d' ' -f1", check=False).stdout.split()
         assert set(found) == {named.address}, f"{named.name} on {machine.name}"
 
 
-def test_only_ssh_answers_the_outsider(listening: list[Machine], outsider: Machine) -> None:
+def test_outsider_reaches_only_ssh(listening: list[Machine], outsider: Machine) -> None:
     for machine in listening:
         assert scan(outsider, machine.address, SSH, *TRAINING, *OTHERS).open == [SSH], machine.name
         found = scan(outsider, machine.address, EVERY_PORT)
@@ -64,7 +65,7 @@ def test_only_ssh_answers_the_outsider(listening: list[Machine], outsider: Machi
         assert found.refused == 0, machine.name
 
 
-def test_only_ssh_answers_the_outsider_by_ipv6(listening: list[Machine], outsider: Machine) -> None:
+def test_outsider_reaches_only_ssh_over_ipv6(listening: list[Machine], outsider: Machine) -> None:
     for machine in listening:
         address = link_local(machine)
         if not address:
@@ -72,35 +73,35 @@ def test_only_ssh_answers_the_outsider_by_ipv6(listening: list[Machine], outside
         assert scan(outsider, address, SSH, *TRAINING, *OTHERS).open in ([], [SSH]), machine.name
 
 
-def test_peers_reach_the_ports_of_a_training(listening: list[Machine], networked: list[Machine]) -> None:
+def test_peers_reach_the_training_ports(listening: list[Machine], networked: list[Machine]) -> None:
     for machine in listening:
         for peer in networked:
             if peer is not machine:
                 assert scan(peer, machine.address, *TRAINING).open == TRAINING, f"{peer.name} -> {machine.name}"
 
 
-def test_the_training_user_goes_from_every_node_to_every_other(networked: list[Machine]) -> None:
+def test_training_user_logs_in_between_all_nodes(networked: list[Machine]) -> None:
     for machine, peer in permutations(networked, 2):
         done = as_user(machine, f"ssh -oBatchMode=yes -oConnectTimeout=5 {peer.name} hostname")
         assert done.stdout.strip() == peer.name, f"{machine.name} -> {peer.name}: {done.stderr}"
 
 
-def test_the_clock_follows_a_time_source_after_every_boot(networked: list[Machine]) -> None:
+def test_time_daemon_is_enabled(networked: list[Machine]) -> None:
     for machine in networked:
         units = "chrony.service ntpsec.service systemd-timesyncd.service"
         assert "enabled" in machine.ssh(f"systemctl is-enabled {units}", check=False).stdout.split(), machine.name
 
 
-def test_nothing_of_a_training_is_removed_when_its_user_logs_out(networked: list[Machine]) -> None:
+def test_logind_keeps_ipc_objects_after_logout(networked: list[Machine]) -> None:
     for machine in networked:
         login = "org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager RemoveIPC"
         assert machine.ssh(f"busctl get-property {login}").stdout.strip() == "b false", machine.name
 
 
-def test_the_limits_of_units_and_sockets_are_in_force(networked: list[Machine]) -> None:
+def test_limits_of_units_and_sockets_are_active(networked: list[Machine]) -> None:
     for machine in networked:
         assert machine.ssh("systemctl show --value --property=DefaultLimitNOFILE").stdout == "1048576\n", machine.name
-        # What NCCL asks for when it listens; the kernel cuts it down to this.
+        # The kernel limits the backlog of NCCL's listen call to this value.
         assert int(machine.ssh("/usr/sbin/sysctl -n net.core.somaxconn").stdout) >= 16384, machine.name
 
 
@@ -108,5 +109,5 @@ def test_ssh_audit_finds_no_failure(networked: list[Machine]) -> None:
     for machine in networked:
         argv = [str(BIN / "ssh-audit"), "--level=fail", machine.address]
         done = subprocess.run(argv, check=False, capture_output=True, text=True)
-        # 0 is all well and 2 says that there are warnings; 3 says that there are failures, and 1 that nobody answered.
+        # 0: OK. 1: no connection. 2: warnings. 3: failures.
         assert done.returncode in (0, 2), done.stdout

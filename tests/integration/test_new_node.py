@@ -1,6 +1,6 @@
-"""A node is added the plain way: written into the inventory, and site.yml is run, while the others are at work.
+"""A node is added to the inventory and configured by site.yml during a launch on other nodes.
 
-One of the nodes is dead meanwhile. That stops neither the work on the living, nor the launch that runs on two of them.
+Another node is down. It blocks neither the work on the remaining nodes nor the launch on two of them.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ NEW, DEAD = "node4", "node3"
 AT_WORK = ("node1", "node2")
 MASTER_PORT = 29500
 LISTED = INVENTORY / "hosts_more.yml"
-# Where names, keys and the firewall are: nothing else of a node that was there before may become another one.
+# Names, keys and the firewall. Nothing else of an existing node may change.
 MAY_CHANGE = (
     "/etc/hosts",
     "/etc/ufw/",
     "/home/muster/.ssh/",
-    "/var/lib/muster/ssh/muster/proved.json",  # which logins worked, the new one among them
-    "/var/lib/muster/launches/",  # the launch itself writes there
+    "/var/lib/muster/ssh/muster/proved.json",  # verified logins, including the new node
+    "/var/lib/muster/launches/",  # written by the launch itself
     "firewall",
 )
 
 
 class Story:
-    """What was done, and what the nodes at work were like before and after."""
+    """The runs, and the state of the launch's nodes before and after."""
 
     def __init__(self, play: Play, drill: Drill) -> None:
         self.nodes = [find_machine(name) for name in AT_WORK]
         self.ready = play("site.yml", tags=f"{UP_TO_NETWORK},pytorch")
         self.plan = ranks(play)
         self.drill = drill.begin().in_step(2)
-        self.take_up(play)
+        self.add_node(play)
         self.before = [take(machine) for machine in self.nodes]
         self.at_work = processes(self.drill.launch_id)
         self.step = self.steps()
@@ -62,8 +62,8 @@ class Story:
         self.later_step = self.steps()
         self.later_plan = ranks(play)
 
-    def take_up(self, play: Play) -> None:
-        """Write the new node into the inventory, and switch its machine on."""
+    def add_node(self, play: Play) -> None:
+        """Add the new node to the inventory and start its machine."""
         listed = yaml.safe_load(LISTED.read_text())
         listed["gpu_nodes"]["hosts"][NEW] = {"ansible_host": "{{ sandbox_prefix }}.14"}
         LISTED.write_text(yaml.safe_dump(listed))
@@ -71,13 +71,13 @@ class Story:
         assert result.rc == 0, result.stdout
 
     def steps(self) -> int:
-        """Return how far the rank that lags behind has come."""
+        """Return the number of steps of the slowest rank."""
         logs = self.drill.run.glob("logs/*/rank*.stdout.log")
         return min(log.read_text().count("\n") for log in logs)
 
 
 def ranks(play: Play) -> dict[str, list[int]]:
-    """Return which ranks each node would have in a launch of all."""
+    """Return the ranks of each node in a launch on all nodes."""
     result = play("playbooks/plan.yml")
     plan = result.results("Launch the acceptance test")[NODES[0]]["plan"]
     return {entry["node"]: entry["ranks"] for entry in plan["nodes"]}
@@ -105,7 +105,7 @@ def log_in(machine: Machine, name: str) -> str:
     return machine.inside("runuser", "-l", "muster", "-c", command, check=False).stdout.strip()
 
 
-def test_the_dead_one_is_named_and_the_living_are_finished(story: Story) -> None:
+def test_dead_node_is_reported_and_other_nodes_are_completed(story: Story) -> None:
     assert story.ready.rc == 0, story.ready.stdout
     assert story.added.rc != 0
     assert story.added.stats["dark"] == {DEAD: 1}, story.added.stdout
@@ -122,29 +122,29 @@ def test_the_dead_one_is_named_and_the_living_are_finished(story: Story) -> None
         ]
 
 
-def test_the_new_one_is_one_of_them(story: Story) -> None:
+def test_new_node_joins_the_cluster(story: Story) -> None:
     living = [*story.nodes, find_machine(NEW)]
     for machine, peer in permutations(living, 2):
         assert log_in(machine, peer.name) == peer.name, f"{machine.name} -> {peer.name}"
-    # The launch listens there, so that this is the firewall's answer.
+    # The launch listens on this port, so a drop proves a firewall rule.
     head = living[0].address
     assert scan(living[-1], head, MASTER_PORT).open == [MASTER_PORT]
     assert scan(find_machine("outsider"), head, MASTER_PORT).open == []
 
 
-def test_the_others_change_in_names_keys_and_firewall_only(story: Story) -> None:
+def test_other_nodes_change_only_names_keys_and_firewall(story: Story) -> None:
     for machine, before, after in zip(story.nodes, story.before, story.after, strict=True):
         assert story.added.changing_roles(machine.name) == {"cluster_hosts", "ssh_mesh", "firewall"}
         same = {subject for subject in {*before, *after} if not subject.startswith(MAY_CHANGE)}
         assert differences(*({subject: state.get(subject, "") for subject in same} for state in (before, after))) == []
 
 
-def test_the_ranks_stay(story: Story) -> None:
+def test_existing_ranks_are_unchanged(story: Story) -> None:
     assert story.plan == {"node1": [0], "node2": [1], DEAD: [2]}
     assert story.later_plan == {**story.plan, NEW: [3]}
 
 
-def test_the_launch_went_on_and_ends_well(story: Story) -> None:
+def test_launch_continues_and_finishes(story: Story) -> None:
     assert story.still_at_work.keys() == story.at_work.keys()
     assert story.later_step > story.step
     story.drill.open_gate(story.nodes[0])

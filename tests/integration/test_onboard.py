@@ -1,4 +1,4 @@
-"""A machine that only has a login becomes a member while the others are at work; and seven newcomers that must not."""
+"""A bare machine becomes a member during a launch on other members, and seven unsuitable machines do not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NEW, MEMBERS = "node3", ("node1", "node2")
 ONBOARD = "playbooks/onboard.yml"
 READY = "baseline,network,pytorch"
 TRUSTED = {"trust_confirmed": True}
-# Where names, keys and the firewall are: nothing else of a node that was there before may become another one.
+# Names, keys and the firewall. Nothing else of an existing node may change.
 MAY_CHANGE = (
     *("/etc/hosts", "/etc/ufw/", "/home/muster/.ssh/", "/var/lib/muster/ssh/muster/proved.json", "firewall"),
     "/var/lib/muster/launches/",
@@ -43,7 +43,7 @@ BESIDE = "  # by the window"
 
 
 class Lab:
-    """An inventory of two members, written by a person, and a machine beside them."""
+    """A hand-written inventory with two members, and a machine that is not listed."""
 
     def __init__(self, folder: Path, play: Play) -> None:
         self.play = play
@@ -66,27 +66,27 @@ class Lab:
         variables = {"node": NEW, "address": self.address(NEW), **TRUSTED, **more.pop("extravars", {})}
         return self.play(ONBOARD, inventory=self.folder, extravars=variables, **more)
 
-    def typed(self, tmp_path: Path, *more: str) -> Run:
-        """As a person runs it."""
+    def run_as_user(self, tmp_path: Path, *more: str) -> Run:
+        """Run the playbook like a user."""
         words = [ONBOARD, "-e", f"node={NEW}", "-e", f"address={self.address(NEW)}", "-e", "trust_confirmed=true"]
         return Run(tmp_path, *words, *more, inventory=self.folder).end()
 
     def of(self, name: str) -> dict[str, Any]:
-        """What the inventory says of a node."""
+        """Return the inventory variables of a node."""
         found: dict[str, Any] = yaml.safe_load(self.hosts.read_text())["gpu_nodes"]["hosts"].get(name, {})
         return found
 
     def reason(self) -> str:
         return str(self.of(NEW)["cluster_quarantined"]["reason"])
 
-    def begun(self, variables: dict[str, str]) -> None:
-        """The node is there as an earlier run has left it that died."""
+    def write_interrupted_entry(self, variables: dict[str, str]) -> None:
+        """Write the inventory entry that an earlier, killed run leaves."""
         listed = yaml.safe_load(self.written)
         own = {"ansible_host": self.address(NEW), "cluster_quarantined": {"reason": "being onboarded"}, **variables}
         listed["gpu_nodes"]["hosts"][NEW] = own
         self.hosts.write_text(yaml.safe_dump(listed))
 
-    def as_written(self) -> None:
+    def restore(self) -> None:
         self.hosts.write_text(self.written)
         (self.folder / "known_hosts").write_text(self.pinned)
 
@@ -96,7 +96,7 @@ def last_line(shown: str) -> str:
 
 
 def verdict(result: Result) -> str:
-    """The same of a run through ansible-runner, whose own callback shows no last line."""
+    """Return the last line of a run through ansible-runner, whose callback does not print it."""
     return str(result.results("Fail if a node was not accepted")["localhost"]["msg"])
 
 
@@ -107,7 +107,7 @@ def log_in(machine: Machine, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def lab(play: Play, with_pytorch: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Two nodes that are ready, which know of no third one, and a bare machine."""
+    """Yield an inventory of two ready nodes that do not know the third one, and a bare machine."""
     folder = tmp_path_factory.mktemp("onboard")
     make_bare(folder, NEW)
     here = Lab(folder, play)
@@ -118,7 +118,7 @@ def lab(play: Play, with_pytorch: None, tmp_path_factory: pytest.TempPathFactory
     assert result.rc == 0, result.stdout
 
 
-# ---------------------------------------------------------------- who is refused at the door, and nothing is written
+# ---------------------------------------------------------------- refused before anything is written
 
 
 @contextmanager
@@ -133,7 +133,7 @@ def no_sudo(machine: Machine) -> Iterator[None]:
 
 
 @contextmanager
-def password_of_sudo(machine: Machine) -> Iterator[None]:
+def sudo_with_password(machine: Machine) -> Iterator[None]:
     rules = "/etc/sudoers.d/zz-muster-test"
     machine.inside("sh", "-c", f"echo 'admin ALL=(ALL) PASSWD: ALL' >{rules}")
     try:
@@ -143,8 +143,8 @@ def password_of_sudo(machine: Machine) -> Iterator[None]:
 
 
 @contextmanager
-def an_older_python(machine: Machine) -> Iterator[None]:
-    """A stand-in that says the version of a Python which nothing here has, and does nothing else."""
+def older_python(machine: Machine) -> Iterator[None]:
+    """Replace Python with a stub that only prints an old version."""
     machine.inside("mv", PYTHON, f"{PYTHON}.kept")
     machine.inside("sh", "-c", f"printf '#!/bin/sh\\necho 3.8\\n' >{PYTHON} && chmod 755 {PYTHON}")
     try:
@@ -157,34 +157,34 @@ def an_older_python(machine: Machine) -> Iterator[None]:
     ("fault", "why"),
     [
         (no_sudo, "it has no sudo, which Muster needs, also where root logs in."),
-        (password_of_sudo, "sudo asks admin for a password there. Add --ask-become-pass"),
-        (an_older_python, "its /usr/bin/python3 is Python 3.8, and Muster needs 3.10 or newer."),
+        (sudo_with_password, "sudo asks admin for a password there. Add --ask-become-pass"),
+        (older_python, "its /usr/bin/python3 is Python 3.8, and Muster needs 3.10 or newer."),
     ],
 )
-def test_who_cannot_be_taken_on_is_not_written_down(
+def test_unsuitable_machine_is_not_added_to_the_inventory(
     lab: Lab, tmp_path: Path, fault: Callable[[Machine], AbstractContextManager[None]], why: str
 ) -> None:
     with fault(lab.machines[NEW]):
-        refused = lab.typed(tmp_path)
+        refused = lab.run_as_user(tmp_path)
     assert refused.rc != 0
     assert last_line(refused.shown).startswith(f"NOT ONBOARDED: {NEW} is not a member: {why}"), refused.shown
     assert lab.hosts.read_text() == lab.written
-    lab.as_written()
+    lab.restore()
 
 
-def test_a_changed_host_key_is_refused(lab: Lab, tmp_path: Path) -> None:
+def test_changed_host_key_is_refused(lab: Lab, tmp_path: Path) -> None:
     other = lab.pinned.split()[1:3]
     (lab.folder / "known_hosts").write_text(f"{lab.pinned}{lab.address(NEW)} {' '.join(other)}\n")
-    refused = lab.typed(tmp_path)
+    refused = lab.run_as_user(tmp_path)
     assert refused.rc != 0
     line = last_line(refused.shown)
     assert line.startswith(f"NOT ONBOARDED: {NEW} is not a member: refused (CHANGED): it was known by SHA256:"), line
     assert f"-e node={NEW} -e address={lab.address(NEW)} -e host_key=SHA256:" in line
     assert lab.hosts.read_text() == lab.written
-    lab.as_written()
+    lab.restore()
 
 
-def test_all_that_is_wrong_is_said_at_once(lab: Lab) -> None:
+def test_all_problems_are_reported_at_once(lab: Lab) -> None:
     nodes = {"node1": "10.1.2.3", "b c": lab.address("node2"), "node8": "10.0.0.300"}
     refused = lab.play(ONBOARD, inventory=lab.folder, extravars={"nodes": nodes})
     assert refused.rc != 0
@@ -197,11 +197,11 @@ def test_all_that_is_wrong_is_said_at_once(lab: Lab) -> None:
     assert "and no node was contacted." in refused.stdout
 
 
-# ---------------------------------------------------------------- a newcomer while others are at work
+# ---------------------------------------------------------------- onboarding during a launch
 
 
 class Story:
-    """What was done, and what the members were like before and after."""
+    """The runs, and the state of the members before and after."""
 
     def __init__(self, lab: Lab, drill: Drill) -> None:
         self.checked = lab.onboard(check=True)
@@ -216,7 +216,7 @@ class Story:
         self.later_step = self.steps()
 
     def steps(self) -> int:
-        """Return how far the rank that lags behind has come."""
+        """Return the number of steps of the slowest rank."""
         return min(log.read_text().count("\n") for log in self.drill.run.glob("logs/*/rank*.stdout.log"))
 
 
@@ -228,13 +228,13 @@ def story(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]
         yield Story(lab, drill)
     finally:
         drill.open_gate(head)
-        until(lambda: not drill.goes_on(), PATIENCE, "the launch ends")
+        until(lambda: not drill.is_running(), PATIENCE, "the launch ends")
         head.inside("rm", drill.gate)
 
 
 @pytest.mark.slow
 @pytest.mark.moment
-def test_check_touches_nothing(lab: Lab, story: Story) -> None:
+def test_check_mode_changes_nothing(lab: Lab, story: Story) -> None:
     assert story.checked.rc == 0, story.checked.stdout
     assert story.untouched == (lab.written, lab.pinned)
     assert f"+    {NEW}:" in story.checked.stdout or f"+      {NEW}:" in story.checked.stdout
@@ -243,7 +243,7 @@ def test_check_touches_nothing(lab: Lab, story: Story) -> None:
 
 @pytest.mark.slow
 @pytest.mark.moment
-def test_it_is_a_member(lab: Lab, story: Story) -> None:
+def test_machine_becomes_a_member(lab: Lab, story: Story) -> None:
     assert story.onboarded.rc == 0, story.onboarded.stdout
     assert verdict(story.onboarded) == f"ONBOARDED: {NEW} is a member (node rank 2) now"
     assert lab.of(NEW) == {"ansible_host": lab.address(NEW)}
@@ -256,7 +256,7 @@ def test_it_is_a_member(lab: Lab, story: Story) -> None:
 
 @pytest.mark.slow
 @pytest.mark.moment
-def test_the_members_change_in_names_keys_and_firewall_only(story: Story) -> None:
+def test_members_change_only_names_keys_and_firewall(story: Story) -> None:
     for name in MEMBERS:
         assert story.onboarded.changing_roles(name) <= {"cluster_hosts", "ssh_mesh", "firewall"}
         before, after = story.before[name], story.after[name]
@@ -266,7 +266,7 @@ def test_the_members_change_in_names_keys_and_firewall_only(story: Story) -> Non
 
 @pytest.mark.slow
 @pytest.mark.moment
-def test_the_launch_goes_on_and_nothing_is_launched_beside_it(story: Story) -> None:
+def test_launch_continues_and_acceptance_with_a_member_is_skipped(story: Story) -> None:
     assert story.still_at_work == story.at_work
     assert story.later_step > story.step
     why = f"because none is idle (node1: launch {story.drill.launch_id}"
@@ -275,7 +275,7 @@ def test_the_launch_goes_on_and_nothing_is_launched_beside_it(story: Story) -> N
 
 @pytest.mark.slow
 @pytest.mark.moment
-def test_again_it_is_a_member_already(lab: Lab, story: Story) -> None:
+def test_second_run_changes_nothing(lab: Lab, story: Story) -> None:
     again = lab.onboard()
     assert again.rc == 0, again.stdout
     assert again.changed == []
@@ -283,7 +283,7 @@ def test_again_it_is_a_member_already(lab: Lab, story: Story) -> None:
     assert verdict(again) == f"DONE: {NEW} is a member already"
 
 
-# ---------------------------------------------------------------- newcomers that are written down, and stay out
+# ---------------------------------------------------------------- listed machines that stay quarantined
 
 
 @contextmanager
@@ -302,8 +302,8 @@ def another_clock(machine: Machine) -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def a_filtered_port(machine: Machine) -> Iterator[dict[str, str]]:
-    """A scan shows that it is shut to a member: the step network reads the rule, and sends nothing there."""
+def filtered_port(machine: Machine) -> Iterator[dict[str, str]]:
+    """Block the port for one member, verified by a scan. The step network reads the rule and sends nothing there."""
     port = net_faults.PORT
     with net_faults.shut(machine, find_machine(MEMBERS[0]), port, str(port), "drop", refused=False):
         yield {}
@@ -312,15 +312,15 @@ def a_filtered_port(machine: Machine) -> Iterator[dict[str, str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "why"),
-    [(no_space, "/opt/muster"), (another_clock, "clock"), (a_filtered_port, f"port {net_faults.PORT}")],
+    [(no_space, "/opt/muster"), (another_clock, "clock"), (filtered_port, f"port {net_faults.PORT}")],
 )
-def test_who_is_not_sound_stays_quarantined_for_the_right_reason(
+def test_faulty_machine_stays_quarantined_with_the_reason(
     lab: Lab, tmp_path: Path, fault: Callable[[Machine], AbstractContextManager[dict[str, str]]], why: str
 ) -> None:
-    lab.as_written()
+    lab.restore()
     with fault(lab.machines[NEW]) as variables:
-        lab.begun(variables)
-        red = lab.typed(tmp_path)
+        lab.write_interrupted_entry(variables)
+        red = lab.run_as_user(tmp_path)
     assert red.rc != 0, red.shown
     assert lab.reason().startswith("not accepted: ")
     assert why in lab.reason()
@@ -336,11 +336,11 @@ def has_come_to(run: Run, task: str) -> bool:
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_and_repeated_it_converges(lab: Lab, tmp_path: Path) -> None:
-    lab.as_written()
+def test_run_killed_at_each_step_converges_when_repeated(lab: Lab, tmp_path: Path) -> None:
+    lab.restore()
     request = [ONBOARD, "-e", f"node={NEW}", "-e", f"address={lab.address(NEW)}"]
     for task in MOMENTS:
-        # Every role comes, also to a machine that an earlier test has left nearly finished.
+        # Forces every role to run, also on a machine that an earlier test has nearly finished.
         run = Run(tmp_path, *request, "-e", "trust_confirmed=true", "-e", "full=true", inventory=lab.folder)
         until(partial(has_come_to, run, task), PATIENCE, task)
         run.kill()
@@ -358,15 +358,15 @@ def launches(machine: Machine) -> str:
 
 
 @pytest.mark.slow
-def test_killed_while_the_newcomer_trains_the_same_command_waits_for_that(lab: Lab, tmp_path: Path) -> None:
-    """Nobody ends a launch that has just begun before its minute is over."""
-    lab.as_written()
+def test_repeated_run_waits_for_the_acceptance_launch_of_a_killed_run(lab: Lab, tmp_path: Path) -> None:
+    """A launch that has just started is not ended before its first minute is over."""
+    lab.restore()
     words = [ONBOARD, "-e", f"node={NEW}", "-e", f"address={lab.address(NEW)}", "-e", "trust_confirmed=true"]
     run = Run(tmp_path, *words, inventory=lab.folder)
-    until(lambda: bool(launches(lab.machines[NEW])) or run.over_within(0), PATIENCE, "it trains")
+    until(lambda: bool(launches(lab.machines[NEW])) or run.over_within(0), PATIENCE, "the acceptance launch runs")
     run.kill()
     assert launches(lab.machines[NEW]), run.shown
-    again = lab.typed(tmp_path)
+    again = lab.run_as_user(tmp_path)
     assert again.rc == 0, again.shown
     assert last_line(again.shown).startswith(f"ONBOARDED: {NEW} is a member (node rank 2) now")
     once_more = lab.play("site.yml", tags=READY, inventory=lab.folder, extravars={"full": True})
@@ -374,14 +374,14 @@ def test_killed_while_the_newcomer_trains_the_same_command_waits_for_that(lab: L
 
 
 @pytest.mark.slow
-def test_killed_at_ten_moments_nobody_is_locked_out_and_it_converges(lab: Lab, tmp_path: Path) -> None:
-    """Each begins where the one before has left the machine; two of them on a bare one."""
+def test_runs_killed_at_ten_moments_lock_nobody_out_and_converge(lab: Lab, tmp_path: Path) -> None:
+    """Each run starts with the machine as the previous run left it. Two runs start with a bare machine."""
     request = [ONBOARD, "-e", f"node={NEW}", "-e", f"address={lab.address(NEW)}", "-e", "trust_confirmed=true"]
-    lab.as_written()
+    lab.restore()
     whole = Run(tmp_path, *request, "-e", "full=true", inventory=lab.folder).end()
     assert whole.rc == 0, whole.shown
     for number, moment in enumerate(moments(10, whole.seconds)):
-        lab.as_written()
+        lab.restore()
         if number % 5 == 0:
             (folder := tmp_path / f"bare{number}").mkdir()
             make_bare(folder, NEW)
@@ -389,11 +389,11 @@ def test_killed_at_ten_moments_nobody_is_locked_out_and_it_converges(lab: Lab, t
         run.over_within(moment)
         run.kill()
         assert all(machine.ssh_answers() for machine in lab.machines.values()), run.task
-        # It is listed as one that takes no part, until it is a member.
+        # The node is listed as quarantined until it is a member.
         assert lab.of(NEW).get("cluster_quarantined", {"reason": "being onboarded"})["reason"] == "being onboarded"
-    again = lab.typed(tmp_path)
+    again = lab.run_as_user(tmp_path)
     assert again.rc == 0, again.shown
-    # The last one may have been killed behind the acceptance.
+    # The last run may have been killed after the acceptance.
     ended = (f"ONBOARDED: {NEW} is a member (node rank 2) now", f"DONE: {NEW} is a member already")
     assert last_line(again.shown).startswith(ended)
     assert lab.of(NEW) == {"ansible_host": lab.address(NEW)}

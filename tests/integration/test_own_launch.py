@@ -1,4 +1,4 @@
-"""The own launch of somebody without sudo: as that user, in that user's own manager, on real nodes."""
+"""Launches by users without sudo, in their own user managers, on real nodes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def nodes(node: Callable[[str], Machine]) -> tuple[Machine, Machine]:
 
 @pytest.fixture
 def begin(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Callable[..., Drill]]:
-    """Begin the launch of somebody; what is left of it when the test has failed is ended."""
+    """Return a function that starts a launch of a user. Launches end with the test."""
     begun: list[Drill] = []
 
     def one(user: str, *arguments: str, **variables: object) -> Drill:
@@ -50,7 +50,7 @@ def begin(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Callable[.
 
 
 @pytest.mark.pipeline
-def test_it_runs_as_whoever_logs_in_and_leaves_files_of_that_user_alone(
+def test_launch_runs_as_the_login_user_and_owns_all_its_files(
     begin: Callable[..., Drill], nodes: tuple[Machine, Machine]
 ) -> None:
     drill = begin("ada").in_step()
@@ -74,22 +74,23 @@ def test_it_runs_as_whoever_logs_in_and_leaves_files_of_that_user_alone(
 
 
 def refused(drill: Drill) -> str:
-    """Why it was not started, of all nodes."""
+    """Return the refusal summary of all nodes."""
     verdict = drill.end()
     assert verdict["summary"].startswith("not started"), verdict
     assert not drill.runs()
     return " ".join(one["summary"] for one in verdict["findings"] if one["status"] == "fail")
 
 
-DETACHED = {"launch_detached": True, "launch_time_limit": 3600}  # nothing ends it but its gate, however busy we are
+DETACHED = {
+    "launch_detached": True,
+    "launch_time_limit": 3600,
+}  # only its gate ends the launch
 
 
-def test_of_two_users_the_second_is_refused_by_name_or_waits(
-    begin: Callable[..., Drill], nodes: tuple[Machine, Machine]
-) -> None:
+def test_second_user_is_refused_or_waits(begin: Callable[..., Drill], nodes: tuple[Machine, Machine]) -> None:
     first = begin("ada", **DETACHED)
     assert first.end()["status"] == "unknown"
-    for other in ("bob", ""):  # whoever is root finds the same
+    for other in ("bob", ""):  # root gets the same result
         assert refused(begin(other)).count(f"launch {first.launch_id} of ada (PID") == len(nodes)
     waiting = begin("bob", launch_wait=True, **DETACHED)
     until(lambda: "waits: node1: launch" in so_far(waiting), PATIENCE, "bob waits")
@@ -105,17 +106,15 @@ def so_far(drill: Drill) -> str:
     return "".join(path.read_text(errors="replace") for path in drill.folder.glob("artifacts/*/stdout"))
 
 
-def test_an_administrators_launch_keeps_own_ones_out(
-    begin: Callable[..., Drill], nodes: tuple[Machine, Machine]
-) -> None:
+def test_administrator_launch_blocks_user_launches(begin: Callable[..., Drill], nodes: tuple[Machine, Machine]) -> None:
     first = begin("", **DETACHED)
     assert first.end()["status"] == "unknown"
     assert refused(begin("ada")).count(f"launch {first.launch_id} of muster (PID") == len(nodes)
     first.open_gate(nodes[0])
-    until(lambda: not first.runs(), PATIENCE, "its ranks have ended")
+    until(lambda: not first.runs(), PATIENCE, "the ranks have ended")
 
 
-def test_nobody_but_its_user_comes_to_an_own_launch(
+def test_only_its_user_has_access_to_a_user_launch(
     begin: Callable[..., Drill], nodes: tuple[Machine, Machine], play: Play
 ) -> None:
     drill = begin("ada", **DETACHED)
@@ -129,17 +128,17 @@ def test_nobody_but_its_user_comes_to_an_own_launch(
         for path in (drill.node_folder, drill.state_on(machine), "/var/lib/muster/users/ada"):
             looked = machine.inside("su", "bob", "--command", f"ls {path}", check=False)
             assert "Permission denied" in looked.stderr, path
-    # A rank by its number within its node.
+    # A rank by its local rank.
     inside = int(re.findall(r"^NSpid:.*\t(\d+)$", read_proc(drill.pid(0), "status"), re.MULTILINE)[0])
     killed = nodes[0].inside("su", "bob", "--command", f"kill -9 {inside}", check=False)
     assert "Operation not permitted" in killed.stderr
     assert drill.runs()
-    done = play("playbooks/launch.yml", extravars={**kept, **drill.whose, "launch_stop": drill.launch_id})
+    done = play("playbooks/launch.yml", extravars={**kept, **drill.login, "launch_stop": drill.launch_id})
     assert done.rc == 0, done.stdout
     assert not drill.runs()
 
 
-def test_a_unit_by_its_name_in_somebody_elses_manager_is_none_of_it(
+def test_unit_of_the_same_name_in_another_manager_is_ignored(
     begin: Callable[..., Drill], nodes: tuple[Machine, Machine]
 ) -> None:
     drill = begin("ada").in_step()
@@ -149,13 +148,13 @@ def test_a_unit_by_its_name_in_somebody_elses_manager_is_none_of_it(
     machine.inside("su", "bob", "--command", run)
     try:
         drill.open_gate(nodes[0])
-        assert drill.end()["status"] == "healthy", "bob's process counts as left behind, or it was ended with the rest"
+        assert drill.end()["status"] == "healthy", "bob's process was reported as left behind or ended"
         assert forged.systemctl(machine, "is-active", drill.unit()).strip() == "active"
     finally:
         forged.systemctl(machine, "stop", drill.unit())
 
 
-def test_who_has_not_been_let_in_is_told_by_name(begin: Callable[..., Drill], nodes: tuple[Machine, Machine]) -> None:
+def test_user_without_the_group_is_refused(begin: Callable[..., Drill], nodes: tuple[Machine, Machine]) -> None:
     assert "bob is not in the group muster-launch here, as on node1" in refused_without_group(begin, nodes[1])
     assert "admin is not in the group muster-launch here" in refused(begin("", launch_as="self"))
 
@@ -168,7 +167,7 @@ def refused_without_group(begin: Callable[..., Drill], machine: Machine) -> str:
         machine.inside("usermod", "--append", "--groups", GROUP, "bob")
 
 
-def test_with_the_users_systemd_the_launch_ends(begin: Callable[..., Drill], nodes: tuple[Machine, Machine]) -> None:
+def test_launch_ends_with_the_user_manager(begin: Callable[..., Drill], nodes: tuple[Machine, Machine]) -> None:
     drill = begin("bob").in_step()
     agent = drill.agent("node2")
     try:
@@ -181,7 +180,7 @@ def test_with_the_users_systemd_the_launch_ends(begin: Callable[..., Drill], nod
         nodes[1].inside("systemctl", "start", f"user@{uid_of(nodes[1], 'bob')}.service")
     (failed,) = failures(verdict)
     assert (failed["id"], failed["node"]) == ("launch.unit", "node2")
-    drill.was_quick(notice=NOTICED, clean=CLEAN)
+    drill.check_seconds(notice=NOTICED, clean=CLEAN)
     assert not drill.runs()
 
 

@@ -1,4 +1,4 @@
-"""Mirrors, proxies, certificates and the offline folder, with the real apt: set up, looked at, and taken back."""
+"""Mirrors, proxies, certificates and the offline folder with the real apt: configured, checked, and removed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TASK = "Set up mirrors, proxies, certificates and the offline folder"
 PROXY_FILE = "/etc/apt/apt.conf.d/51muster-proxy"
 FOREIGN = "/etc/apt/sources.list.d/muster-test-foreign.list"
-NOBODY = "http://127.0.0.1:9"  # where nothing listens
+NOBODY = "http://127.0.0.1:9"  # no listener
 BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 OFFLINE = "/srv/muster-test-offline"
 PYTORCH = "/opt/muster-test-mirrors"
@@ -34,7 +34,7 @@ SMALL = "hello"
 
 @pytest.fixture(scope="module")
 def provide(play: Play) -> Callable[..., tuple[Result, dict[str, Any]]]:
-    """Run the baseline on the node; return how it ended, and what the module returned."""
+    """Return a function that runs the baseline on the node and returns the play's result and the module's result."""
 
     def run(*, check: bool = False, **requested: Any) -> tuple[Result, dict[str, Any]]:
         result = play("playbooks/baseline.yml", extravars=requested, limit="node1", check=check)
@@ -45,7 +45,7 @@ def provide(play: Play) -> Callable[..., tuple[Result, dict[str, Any]]]:
 
 @pytest.fixture(scope="module")
 def machine(node: Callable[[str], Machine], provide: Any) -> Iterator[Machine]:
-    """A node with the baseline, and with a broken source of somebody else's. In the end it is as it was before."""
+    """Yield a node with the baseline and a broken foreign source, and restore it afterwards."""
     machine = node("node1")
     result, _ = provide()
     assert result.rc == 0, result.stdout
@@ -62,27 +62,27 @@ def machine(node: Callable[[str], Machine], provide: Any) -> Iterator[Machine]:
 
 @pytest.fixture(scope="module")
 def stock(machine: Machine) -> dict[str, str]:
-    """Where the node's own entries point, archive and security, and the file that they are in."""
+    """Return the URLs of the node's own entries (archive and security) and their file."""
     found = machine.inside("sh", "-c", "grep -lE '^(URIs:|deb ).*/(debian|ubuntu)' -r /etc/apt/sources.list*").stdout
     path = found.split()[0]
     text = machine.inside("cat", path).stdout
     uris = re.findall(r"https?://\S+", text)
     if any(uri.startswith("https") for uri in uris):
-        pytest.skip("the node's archive is reached over https, which the stand-in for a mirror does not speak")
+        pytest.skip("the node's archive uses https, which the stub mirror does not support")
     security = [uri for uri in uris if "security" in uri]
     return {"path": path, "archive": uris[0], "security": (security or uris)[0], "text": text}
 
 
 @pytest.fixture(scope="module")
 def mirror(machine: Machine, stock: dict[str, str]) -> Iterator[Proxy]:
-    """A mirror of the node's archive, which is a proxy as well."""
+    """Yield a mirror of the node's archive that also works as a proxy."""
     places = {"/archive/": stock["archive"].rstrip("/") + "/", "/security/": stock["security"].rstrip("/") + "/"}
     with Proxy(gateway(machine), places).running() as proxy:
         yield proxy
 
 
 def gateway(machine: Machine) -> str:
-    """The controller's address in the sandbox's network."""
+    """Return the controller's address in the sandbox network."""
     return machine.address.rpartition(".")[0] + ".1"
 
 
@@ -92,7 +92,7 @@ def requested(mirror: Proxy) -> dict[str, Any]:
 
 
 def settings(machine: Machine) -> str:
-    """What apt and TLS go by."""
+    """Return digests of the settings of apt and TLS."""
     find = "find /etc/apt /usr/local/share/ca-certificates -type f -exec sha256sum {} + | sort -k 2"
     return machine.inside("sh", "-c", f"{find}; sha256sum {BUNDLE}; ls /etc/ssl/certs | sha256sum").stdout
 
@@ -101,9 +101,7 @@ def fetch(machine: Machine, package: str = SMALL) -> None:
     machine.inside("sh", "-c", f"cd /tmp && rm -f {package}_*.deb && apt-get download -qq {package}")
 
 
-def test_a_mirror_is_used_and_only_addresses_change(
-    machine: Machine, provide: Any, mirror: Proxy, stock: dict[str, str]
-) -> None:
+def test_mirror_changes_only_source_urls(machine: Machine, provide: Any, mirror: Proxy, stock: dict[str, str]) -> None:
     would, plan = provide(check=True, **requested(mirror))
     assert would.rc == 0
     assert plan["changed"]
@@ -124,7 +122,7 @@ def test_a_mirror_is_used_and_only_addresses_change(
     assert again.changed == []
 
 
-def test_a_mirror_that_does_not_answer_is_refused_and_the_node_stays(machine: Machine, provide: Any) -> None:
+def test_unreachable_mirror_is_refused_without_changes(machine: Machine, provide: Any) -> None:
     before = settings(machine)
     urls = {"archive": f"{NOBODY}/archive/", "security": f"{NOBODY}/security/"}
     result, _ = provide(cluster_mirror="custom", cluster_mirror_urls=urls)
@@ -133,7 +131,7 @@ def test_a_mirror_that_does_not_answer_is_refused_and_the_node_stays(machine: Ma
     assert settings(machine) == before
 
 
-def test_a_mirror_with_another_signature_is_refused_and_the_node_stays(
+def test_mirror_with_another_signature_is_refused_without_changes(
     machine: Machine, provide: Any, stock: dict[str, str], tmp_path: Path
 ) -> None:
     before = settings(machine)
@@ -153,12 +151,12 @@ def test_a_mirror_with_another_signature_is_refused_and_the_node_stays(
     assert settings(machine) == before
 
 
-def test_upstream_gives_back_what_was_there_to_the_byte(
+def test_upstream_restores_the_sources_byte_for_byte(
     machine: Machine, provide: Any, mirror: Proxy, stock: dict[str, str]
 ) -> None:
     if mirror.url not in machine.inside("cat", stock["path"]).stdout:
         provide(**requested(mirror))
-    # A run that was cut off, or somebody's hand: only one of the entries is as it was.
+    # State after a killed run or a manual change: only one entry is original.
     machine.inside("sed", "-i", f"0,/{gateway(machine)}/s//192.0.2.1/", stock["path"])
     result, _ = provide()
     assert result.rc == 0, result.stdout
@@ -167,17 +165,17 @@ def test_upstream_gives_back_what_was_there_to_the_byte(
     assert machine.inside("ls", f"{stock['path']}.muster.save", check=False).returncode != 0
     last, looked = provide()
     assert last.changed == []
-    assert looked == {}, "on a node that never had any, the role costs no task"
+    assert looked == {}, "without settings, the role must run no task"
 
 
-def test_verify_reports_and_changes_nothing(machine: Machine, provide: Any) -> None:
+def test_verify_reports_differences_and_changes_nothing(machine: Machine, provide: Any) -> None:
     before = settings(machine)
     result, _ = provide(package_sources_mode="verify", cluster_http_proxy="http://127.0.0.1:3128")
     assert f"node1: {PROXY_FILE} (apt's proxy) is missing. To change it, run" in result.stdout
     assert settings(machine) == before
 
 
-def test_apt_goes_through_the_proxy_but_not_to_the_nodes(machine: Machine, provide: Any, mirror: Proxy) -> None:
+def test_apt_uses_the_proxy_except_for_nodes(machine: Machine, provide: Any, mirror: Proxy) -> None:
     result, _ = provide(cluster_http_proxy=mirror.url, cluster_no_proxy=["mirror.lab"])
     assert result.rc == 0, result.stdout
     mirror.forget()
@@ -191,7 +189,7 @@ def test_apt_goes_through_the_proxy_but_not_to_the_nodes(machine: Machine, provi
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory, machine: Machine) -> Path:
-    """A certificate that nobody trusts, for the controller's address, with its key; ca.pem has it alone."""
+    """Create an untrusted certificate for the controller's address with its key. ca.pem is without the key."""
     folder = tmp_path_factory.mktemp("authority")
     options = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "365", "-subj", "/CN=muster-test"]
     options += ["-addext", f"subjectAltName=IP:{gateway(machine)}", "-keyout", "key.pem", "-out", "ca.pem"]
@@ -201,8 +199,8 @@ def authority(tmp_path_factory: pytest.TempPathFactory, machine: Machine) -> Pat
 
 
 @pytest.mark.slow
-def test_a_certificate_is_trusted_and_then_no_more(machine: Machine, provide: Any, authority: Path) -> None:
-    provide()  # without the proxy of the test before
+def test_certificate_is_trusted_until_it_is_removed(machine: Machine, provide: Any, authority: Path) -> None:
+    provide()  # removes the proxy of the previous test
     before = settings(machine)
     certified = {"cluster_extra_ca": str(authority / "ca.pem")}
     with Proxy(gateway(machine), {"/": authority / "nothing"}, certificate=authority / "both.pem").running() as secure:
@@ -217,7 +215,7 @@ def test_a_certificate_is_trusted_and_then_no_more(machine: Machine, provide: An
         result, _ = provide(**certified)
         assert result.rc == 0, result.stdout
         assert trusts()
-        # What a run that was cut off leaves: the file is there, and the system does not trust it.
+        # State after a killed run: the file exists, but the system does not trust it.
         line = authority.joinpath("ca.pem").read_text().splitlines()[1]
         machine.inside("sh", "-c", f"grep -v '{line}' {BUNDLE} > /tmp/b; cat /tmp/b > {BUNDLE}; rm /tmp/b")
         repaired, looked = provide(**certified)
@@ -229,11 +227,11 @@ def test_a_certificate_is_trusted_and_then_no_more(machine: Machine, provide: An
     assert settings(machine) == before
 
 
-def test_pip_goes_through_the_proxy_to_the_mirror(machine: Machine, play: Play, tmp_path: Path) -> None:
+def test_pip_reaches_the_mirror_through_the_proxy(machine: Machine, play: Play, tmp_path: Path) -> None:
     wheels = tmp_path / "wheels/cpu"
     wheels.mkdir(parents=True)
     make_wheels(wheels)
-    # A name that exists nowhere: only the proxy knows what is meant by it.
+    # A host name that only the proxy resolves.
     place = "http://wheels.test"
     with Proxy(gateway(machine), hosts={"wheels.test": tmp_path / "wheels"}).running() as proxy:
         result = play(
@@ -256,7 +254,7 @@ def test_pip_goes_through_the_proxy_to_the_mirror(machine: Machine, play: Play, 
     assert f"{place}/simple/torch/" in {request.target for request in proxy.requests}
 
 
-def test_keys_are_fetched_through_the_proxy(machine: Machine, play: Play, tmp_path: Path) -> None:
+def test_repository_keys_are_fetched_through_the_proxy(machine: Machine, play: Play, tmp_path: Path) -> None:
     package = {"name": "muster-test-standin", "version": "1.0-1"}
     make_flat_repository(tmp_path / "repository", package)
     key = Key(tmp_path / "key").make()
@@ -272,7 +270,7 @@ def test_keys_are_fetched_through_the_proxy(machine: Machine, play: Play, tmp_pa
     plays = [{"hosts": "node1", "gather_facts": False, "tasks": [{"name": "Add it", "apt_repositories": task}]}]
     (tmp_path / "add.yml").write_text(yaml.safe_dump(plays))
     with Proxy(gateway(machine), hosts={"repository.test": tmp_path / "repository"}).running() as proxy:
-        # apt goes by the role's file, which the baseline writes and test_apt_goes_through_the_proxy has looked at.
+        # apt uses the role's file, which the baseline writes and test_apt_uses_the_proxy_except_for_nodes covers.
         machine.inside("sh", "-c", f"echo 'Acquire::http::Proxy \"{proxy.url}\";' > {PROXY_FILE}")
         result = play(str(tmp_path / "add.yml"), extravars={"cluster_http_proxy": proxy.url})
     machine.inside("sh", "-c", f"rm -f {PROXY_FILE} /etc/apt/*/muster-test.*")
@@ -280,13 +278,13 @@ def test_keys_are_fetched_through_the_proxy(machine: Machine, play: Play, tmp_pa
     assert f"{place}/key.asc" in {request.target for request in proxy.requests}
 
 
-def test_a_file_that_is_no_certificate_stops_before_any_node(provide: Any, authority: Path) -> None:
+def test_private_key_instead_of_a_certificate_is_refused_before_contacting_nodes(provide: Any, authority: Path) -> None:
     result, _ = provide(cluster_extra_ca=str(authority / "key.pem"))
     assert "which holds a private key, which no node may be given" in result.stdout
     assert "no node was contacted" in result.stdout
 
 
-def test_offline_apt_asks_one_folder_alone(machine: Machine, provide: Any, mirror: Proxy, tmp_path: Path) -> None:
+def test_offline_apt_reads_only_one_folder(machine: Machine, provide: Any, mirror: Proxy, tmp_path: Path) -> None:
     package = {"name": "muster-test-standin", "version": "1.0-1"}
     make_flat_repository(tmp_path / "debs", package)
     machine.inside("mkdir", "-p", OFFLINE)
@@ -308,7 +306,7 @@ def make_flat_repository(folder: Path, package: dict[str, str]) -> None:
     tree = folder.parent / "tree"
     (tree / "DEBIAN").mkdir(parents=True)
     lines = [f"Package: {package['name']}", f"Version: {package['version']}", "Architecture: amd64"]
-    lines += ["Maintainer: Muster's tests <nobody@example.invalid>", "Description: stand-in"]
+    lines += ["Maintainer: Muster's tests <nobody@example.invalid>", "Description: stub"]
     (tree / "DEBIAN/control").write_text("\n".join(lines) + "\n")
     folder.mkdir()
     deb = folder / file_name(package)

@@ -1,4 +1,4 @@
-"""Files go from one node to another over the ssh mesh, or the result says why not."""
+"""Files are copied between nodes over the SSH mesh, or the result explains the failure."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ HOST_KEYS = "/home/muster/.ssh/muster_known_hosts"
 
 
 @pytest.fixture
-def giver(networked: list[Machine]) -> Iterator[Machine]:
-    """The first node has the files, and a training user whose shell is talkative."""
-    giver, taker = networked[:2]
-    taker.inside("rm", "-rf", FOLDER)
-    giver.inside("mkdir", "-p", FOLDER)
+def source(networked: list[Machine]) -> Iterator[Machine]:
+    """Yield the first node with the files, whose training user has a shell that prints text."""
+    source, receiver = networked[:2]
+    receiver.inside("rm", "-rf", FOLDER)
+    source.inside("mkdir", "-p", FOLDER)
     for name, text in FILES.items():
-        giver.inside("sh", "-c", f"printf %s {text} >{FOLDER}/{name}")
-    giver.inside("sh", "-c", "echo 'echo Welcome; echo to the cluster' >/home/muster/.bashrc")
-    yield giver
-    giver.inside("rm", "-f", "/home/muster/.bashrc")
-    for machine in (giver, taker):
+        source.inside("sh", "-c", f"printf %s {text} >{FOLDER}/{name}")
+    source.inside("sh", "-c", "echo 'echo Welcome; echo to the cluster' >/home/muster/.bashrc")
+    yield source
+    source.inside("rm", "-f", "/home/muster/.bashrc")
+    for machine in (source, receiver):
         machine.inside("rm", "-rf", FOLDER)
 
 
 @pytest.fixture
 def fetch(play: Play) -> Callable[..., dict[str, Any]]:
-    """Fetch the files on the second node; return what the module said."""
+    """Return a function that fetches the files on the second node and returns the module's result."""
 
     def run(*peers: str, **requested: Any) -> dict[str, Any]:
         extravars = {"peers": list(peers), "files": WANTED, **requested}
@@ -45,10 +45,10 @@ def fetch(play: Play) -> Callable[..., dict[str, Any]]:
     return run
 
 
-def test_what_is_missing_comes_from_the_peer_that_has_it(
-    giver: Machine, networked: list[Machine], fetch: Callable[..., dict[str, Any]]
+def test_missing_files_are_fetched_from_a_peer_that_has_them(
+    source: Machine, networked: list[Machine], fetch: Callable[..., dict[str, Any]]
 ) -> None:
-    taker = networked[1]
+    receiver = networked[1]
     done = fetch("nobody", "node3", "node1")
     assert done["complete"]
     assert [(tried["peer"], tried["why"]) for tried in done["tried"]] == [
@@ -56,46 +56,46 @@ def test_what_is_missing_comes_from_the_peer_that_has_it(
         ("node3", "it does not have one.whl and 1 more"),
         ("node1", ""),
     ]
-    assert taker.inside("sh", "-c", f"cd {FOLDER} && cat *").stdout == "onetwo"
-    assert set(taker.inside("stat", "-c", "%U %a", f"{FOLDER}/one.whl", f"{FOLDER}/two+cpu.whl").stdout.split()) == {
+    assert receiver.inside("sh", "-c", f"cd {FOLDER} && cat *").stdout == "onetwo"
+    assert set(receiver.inside("stat", "-c", "%U %a", f"{FOLDER}/one.whl", f"{FOLDER}/two+cpu.whl").stdout.split()) == {
         "root",
         "644",
     }
 
-    assert (fetch("node1")["changed"], fetch("node1")["tried"]) == (False, []), "asked although all is there"
+    assert (fetch("node1")["changed"], fetch("node1")["tried"]) == (False, []), "a peer was contacted"
 
-    taker.inside("sh", "-c", f"echo damaged >{FOLDER}/one.whl")
-    giver.inside("sh", "-c", f"echo more >>{FOLDER}/two+cpu.whl")
+    receiver.inside("sh", "-c", f"echo damaged >{FOLDER}/one.whl")
+    source.inside("sh", "-c", f"echo more >>{FOLDER}/two+cpu.whl")
     again = fetch("node1")
     assert (again["complete"], again["fetched"]) == (True, ["one.whl"])
 
 
-def test_what_is_not_as_it_should_be_is_not_taken(
-    giver: Machine, networked: list[Machine], fetch: Callable[..., dict[str, Any]]
+def test_file_with_a_wrong_digest_is_rejected(
+    source: Machine, networked: list[Machine], fetch: Callable[..., dict[str, Any]]
 ) -> None:
-    giver.inside("sh", "-c", f"echo more >>{FOLDER}/one.whl")
+    source.inside("sh", "-c", f"echo more >>{FOLDER}/one.whl")
     done = fetch("node1")
     assert (done["complete"], done["missing"], done["fetched"]) == (False, ["one.whl"], ["two+cpu.whl"])
     assert done["tried"][0]["why"] == "its one.whl is not what it should be (sha256)"
     assert networked[1].inside("ls", "-A", FOLDER).stdout.split() == ["two+cpu.whl"]
 
 
-def test_a_peer_with_another_host_key_is_not_asked(
-    giver: Machine, networked: list[Machine], fetch: Callable[..., dict[str, Any]]
+def test_peer_with_another_host_key_is_not_used(
+    source: Machine, networked: list[Machine], fetch: Callable[..., dict[str, Any]]
 ) -> None:
-    taker = networked[1]
-    before = taker.inside("cat", HOST_KEYS).stdout
+    receiver = networked[1]
+    before = receiver.inside("cat", HOST_KEYS).stdout
     keys = [line.split() for line in before.splitlines() if line.endswith(":node3")]
-    # The keys of another node stand where the first one's stood.
+    # The first node's entry gets the keys of another node.
     kept = [line for line in before.splitlines() if not line.endswith(":node1")]
-    wrong = [f"node1,{giver.address} {kind} {key} {label[:-1]}1" for _, kind, key, label in keys]
+    wrong = [f"node1,{source.address} {kind} {key} {label[:-1]}1" for _, kind, key, label in keys]
     try:
-        taker.inside("sh", "-c", f"printf '%s\\n' \"$@\" >{HOST_KEYS}", "sh", *kept, *wrong)
+        receiver.inside("sh", "-c", f"printf '%s\\n' \"$@\" >{HOST_KEYS}", "sh", *kept, *wrong)
         done = fetch("node1")
     finally:
-        taker.inside("sh", "-c", f"printf '%s' \"$1\" >{HOST_KEYS}", "sh", before)
+        receiver.inside("sh", "-c", f"printf '%s' \"$1\" >{HOST_KEYS}", "sh", before)
     assert done["tried"] == [
         {"peer": "node1", "fetched": [], "bytes": 0, "why": "its host key is not the one that the mesh knows"}
     ]
-    assert taker.inside("cat", HOST_KEYS).stdout == before
+    assert receiver.inside("cat", HOST_KEYS).stdout == before
     assert fetch("node1")["complete"]

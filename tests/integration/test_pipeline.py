@@ -1,4 +1,4 @@
-"""The whole of site.yml on bare machines: to HEALTHY, again without changes, and repaired after damage and a kill."""
+"""site.yml on bare machines: HEALTHY, a second run without changes, and the repair after damage and a kill."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.pipeline
 MUSTER = "test -e /opt/muster -o -e /var/lib/muster || id muster"
 BREAKS = yaml.safe_load((ROOT / "molecule/default/break.yml").read_text())[0]["vars"]["breaks"]
 REPAIR = ("site.yml", "--tags=baseline,network")
-# What only exists while a run changes a node: guards, files that are being written, modules.
+# Files and processes that exist only during a run: guards, temporary files, modules.
 LEFT = (
     "ls -A /var/lib/muster/guard 2>/dev/null; find /etc /home /root /usr/local /var/lib/muster -name '.*.new' -o"
     " -name '.ansible_tmp*' -o -name '.new-*'; ps -eo args | grep -E '[A]nsiballZ|[g]uard.py' || true"
@@ -32,7 +32,7 @@ LEFT = (
 
 @pytest.fixture(scope="module")
 def bare(sandbox: None, play: Play) -> list[Machine]:
-    """Nodes without any trace of Muster: those that have one are replaced."""
+    """Yield nodes without Muster. Nodes with Muster are replaced."""
     machines = [find_machine(name) for name in NODES]
     used = [machine for machine in machines if has_muster(machine)]
     for machine in used:
@@ -44,7 +44,7 @@ def bare(sandbox: None, play: Play) -> list[Machine]:
 
 @pytest.fixture(scope="module")
 def first(bare: list[Machine], play: Play) -> Result:
-    """The run that finds bare machines."""
+    """Return the run on bare machines."""
     assert not any(has_muster(machine) for machine in bare)
     return play("site.yml")
 
@@ -54,9 +54,9 @@ def has_muster(machine: Machine) -> bool:
 
 
 def launched(*, may_be_slower: bool = False) -> set[str]:
-    """Return the nodes of the newest run, in which nothing was found.
+    """Return the nodes of the newest run, which must have no finding.
 
-    may_be_slower: than the run before. Nodes share the processors of this machine with each other and with other tests.
+    may_be_slower: allow a lower rate than in the previous run, because nodes share processors with other tests.
     """
     latest = (ARTIFACTS / "latest").resolve()
     verdict = json.loads((latest / "verdict.json").read_text())
@@ -66,12 +66,12 @@ def launched(*, may_be_slower: bool = False) -> set[str]:
     return {path.name for path in (latest / "logs").iterdir()}
 
 
-def test_bare_machines_become_healthy(first: Result) -> None:
+def test_bare_nodes_become_healthy(first: Result) -> None:
     assert first.rc == 0, first.stdout
     assert launched() == set(NODES)
 
 
-def test_a_second_run_changes_nothing(first: Result, play: Play) -> None:
+def test_second_run_changes_nothing(first: Result, play: Play) -> None:
     again = play("site.yml")
     assert again.rc == 0, again.stdout
     assert again.changed == []
@@ -84,15 +84,16 @@ def test_check_mode_finds_nothing_to_change(first: Result, play: Play) -> None:
     assert checked.changed == []
 
 
-def test_damage_is_repaired_although_the_first_repair_is_killed(first: Result, play: Play, tmp_path: Path) -> None:
-    """Each damage is proved first. The run is killed somewhere in the step network: any moment has to be one that the
-    next run can finish. What the nodes are like afterwards is what test_network.py sees from outside."""
+def test_damage_is_repaired_after_a_killed_repair(first: Result, play: Play, tmp_path: Path) -> None:
+    """Each damage is proved first. The first repair is killed during the step network, at an arbitrary moment, and the
+    next run must complete it. test_network.py then checks the nodes from outside.
+    """
     for name, breaks in BREAKS.items():
         for each in breaks:
             find_machine(name).inside("sh", "-ec", each["does"])
             assert find_machine(name).inside("sh", "-ec", each["proof"], check=False).returncode == 0, each["what"]
     killed = Run(tmp_path, *REPAIR, inventory=INVENTORY)
-    until(lambda: "PLAY [Network" in killed.shown or killed.over_within(0), PATIENCE, "the step network begins")
+    until(lambda: "PLAY [Network" in killed.shown or killed.over_within(0), PATIENCE, "the step network starts")
     assert killed.process.poll() is None, killed.shown
     killed.kill()
     repaired = play("site.yml", tags="baseline,network")

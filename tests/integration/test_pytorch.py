@@ -1,4 +1,4 @@
-"""The PyTorch environment of a node: built, looked at, repaired, switched, kept, and refused in one sentence."""
+"""The PyTorch environment of a node: built, checked, repaired, switched, kept, and refused with one sentence."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 ROOT = "/opt/muster-test"
 WHEELS = "/srv/muster-test-wheels"
-# One of the files that every pip reads its settings from, and that no node has.
+# A settings file that every pip reads and that no node has.
 SETTINGS = "/etc/xdg/pip/pip.conf"
-OWNED = "/opt/muster-test-owned"  # what payloads/build_backend.py tries to write
+OWNED = "/opt/muster-test-owned"  # file that payloads/build_backend.py tries to write
 LOOK = "Check PyTorch"
 FETCH = "Download the wheels on one node for all nodes"
 TASK = "Provide PyTorch (half a minute for a new environment, some minutes with CUDA)"
@@ -30,7 +30,7 @@ TASK = "Provide PyTorch (half a minute for a new environment, some minutes with 
 
 @pytest.fixture(scope="module")
 def machine(node: Callable[[str], Machine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """A node with a folder of stand-in wheels, and nothing else of these tests before or after."""
+    """Yield a node with a folder of stub wheels. Remove everything of these tests before and after."""
     machine = node("node1")
     wheels = tmp_path_factory.mktemp("wheels")
     make_wheels(wheels)
@@ -43,7 +43,7 @@ def machine(node: Callable[[str], Machine], tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 def clean(machine: Machine) -> None:
-    """No environment is there."""
+    """Remove all environments."""
     machine.inside("rm", "-rf", ROOT)
 
 
@@ -51,7 +51,7 @@ def clean(machine: Machine) -> None:
 def provide(
     play: Play, machine: Machine, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., tuple[Result, dict[str, Any]]]:
-    """Run the step on the node; return how it ended, and what the module returned."""
+    """Return a function that runs the step on the node and returns the play's result and the module's result."""
     lock = tmp_path_factory.mktemp("lock") / "pytorch.lock.txt"
 
     def run(version: str = "2.0.0", *, check: bool = False, **requested: Any) -> tuple[Result, dict[str, Any]]:
@@ -61,7 +61,7 @@ def provide(
             "pytorch_offline_dir": WHEELS,
             "pytorch_packages": [],
             "pytorch_lock": str(lock),
-            "full": True,  # the role looks itself, whatever there is to do
+            "full": True,  # the role checks the node in any case
             **requested,
         }
         result = play("playbooks/pytorch.yml", extravars=extravars, limit=machine.name, check=check)
@@ -73,7 +73,7 @@ def provide(
 
 @pytest.fixture
 def built(provide: Callable[..., tuple[Result, dict[str, Any]]], machine: Machine) -> str:
-    """Torch 2.0.0 is live; return its folder."""
+    """Make torch 2.0.0 the current environment. Return its folder."""
     result, _ = provide()
     assert result.rc == 0, result.stdout
     return live(machine)
@@ -88,12 +88,12 @@ def environments(machine: Machine) -> set[str]:
 
 
 @pytest.mark.usefixtures("clean")
-def test_from_a_bare_node_to_a_finished_one(provide: Any, machine: Machine) -> None:
+def test_environment_is_built_on_a_bare_node(provide: Any, machine: Machine) -> None:
     _, expected = provide(check=True)
     assert expected["changed"]
     assert "torch: none" in expected["diff"]["before"]
     assert "torch: 2.0.0+cpu" in expected["diff"]["after"]
-    assert machine.inside("test", "-e", ROOT, check=False).returncode == 1, "check mode made something"
+    assert machine.inside("test", "-e", ROOT, check=False).returncode == 1, "check mode created files"
 
     result, done = provide()
     assert result.rc == 0, result.stdout
@@ -114,13 +114,13 @@ def test_from_a_bare_node_to_a_finished_one(provide: Any, machine: Machine) -> N
 @pytest.mark.parametrize(
     "damage",
     [
-        pytest.param("rm -r {env}/lib/python3*/site-packages/tiny*", id="a package that torch needs is gone"),
-        pytest.param("truncate -s 3 {env}/lib/python3*/site-packages/torch/version.py", id="a file is cut short"),
-        pytest.param("ln -sfn /usr {root}/current", id="the link leads elsewhere"),
-        pytest.param("ln -sf /nowhere/python3 {env}/bin/python", id="its Python is gone"),
+        pytest.param("rm -r {env}/lib/python3*/site-packages/tiny*", id="a dependency of torch is missing"),
+        pytest.param("truncate -s 3 {env}/lib/python3*/site-packages/torch/version.py", id="a file is truncated"),
+        pytest.param("ln -sfn /usr {root}/current", id="the link has another target"),
+        pytest.param("ln -sf /nowhere/python3 {env}/bin/python", id="its Python is missing"),
     ],
 )
-def test_damage_is_seen_and_repaired(provide: Any, machine: Machine, built: str, damage: str) -> None:
+def test_damage_is_detected_and_repaired(provide: Any, machine: Machine, built: str, damage: str) -> None:
     machine.inside("sh", "-ec", damage.format(env=built, root=ROOT))
     result, repaired = provide()
     assert result.rc == 0, result.stdout
@@ -131,7 +131,7 @@ def test_damage_is_seen_and_repaired(provide: Any, machine: Machine, built: str,
     assert len(environments(machine)) == 1
 
 
-def test_another_version_is_built_beside_and_the_way_back_is_short(provide: Any, machine: Machine, built: str) -> None:
+def test_another_version_is_built_beside_and_switching_back_is_fast(provide: Any, machine: Machine, built: str) -> None:
     result, done = provide("2.1.0")
     assert result.rc == 0, result.stdout
     assert done["torch"]["version"] == "2.1.0+cpu"
@@ -143,7 +143,7 @@ def test_another_version_is_built_beside_and_the_way_back_is_short(provide: Any,
 
 
 @pytest.mark.moment
-def test_what_a_process_uses_is_not_removed(provide: Any, machine: Machine, built: str) -> None:
+def test_environment_in_use_is_not_removed(provide: Any, machine: Machine, built: str) -> None:
     name = built.rpartition("/")[2]
     started = machine.inside("sh", "-ec", f"cd {built}; sleep infinity >/dev/null 2>&1 & echo $!")
     try:
@@ -159,26 +159,26 @@ def test_what_a_process_uses_is_not_removed(provide: Any, machine: Machine, buil
 
 @contextmanager
 def held_by_its_settings(machine: Machine) -> Iterator[None]:
-    """Every pip of the machine waits at a named pipe (payloads/kill_pip.py)."""
+    """Make every pip of the machine wait at a named pipe (payloads/kill_pip.py)."""
     machine.inside("sh", "-ec", f"mkdir -p $(dirname {SETTINGS}); mkfifo {SETTINGS}")
     try:
         yield
     finally:
-        # Whoever still waits there is let go, and finds no settings.
+        # Release waiting readers with an empty file.
         machine.inside("sh", "-c", f"exec 3<>{SETTINGS}; rm {SETTINGS}; rmdir $(dirname {SETTINGS})")
 
 
 @pytest.mark.moment
 @pytest.mark.usefixtures("clean")
-def test_a_killed_run_is_finished_by_the_next(provide: Any, machine: Machine) -> None:
-    """pip and the module that waits for it are killed, and a folder is left behind."""
+def test_next_run_completes_a_killed_run(provide: Any, machine: Machine) -> None:
+    """Kill pip and the module that waits for it, which leaves a folder behind."""
     with held_by_its_settings(machine), ThreadPoolExecutor() as pool:
         run = pool.submit(provide)
         program = (PAYLOADS / "kill_pip.py").read_text()
         machine.inside("timeout", "300", "python3", "-c", program, SETTINGS, f"{ROOT}/envs")
         ended, _ = run.result()
     assert ended.rc != 0
-    assert len(environments(machine)) == 1, "nothing was left behind, so nothing is tested"
+    assert len(environments(machine)) == 1, "the killed run must leave a folder"
 
     result, done = provide()
     assert result.rc == 0, result.stdout
@@ -186,24 +186,24 @@ def test_a_killed_run_is_finished_by_the_next(provide: Any, machine: Machine) ->
     assert len(environments(machine)) == 1
 
 
-def test_an_impossible_version_is_refused_in_one_sentence(provide: Any, machine: Machine, built: str) -> None:
+def test_unavailable_version_is_refused_with_one_sentence(provide: Any, machine: Machine, built: str) -> None:
     result, refused = provide("9.9.9")
     assert result.rc != 0
     assert refused["msg"].startswith("node1: pip finds no torch==9.9.9+cpu, and is offered 2.0.0+cpu, 2.1.0+cpu, ")
     assert "pytorch_index_url" in refused["msg"]
     assert refused["pip_output"]
-    assert live(machine) == built, "what worked no longer does"
+    assert live(machine) == built, "the current environment must be kept"
     assert environments(machine) == {built.rpartition("/")[2]}
 
 
-def test_a_build_that_is_not_what_it_says_is_not_switched_to(provide: Any, machine: Machine, built: str) -> None:
+def test_build_with_a_wrong_variant_is_not_used(provide: Any, machine: Machine, built: str) -> None:
     result, refused = provide("2.2.0")
     assert result.rc != 0
     assert refused["msg"].startswith("node1: the build is for cu130, and cpu is wanted. ")
     assert live(machine) == built
 
 
-def test_verify_looks_and_changes_nothing(provide: Any, machine: Machine, built: str) -> None:
+def test_verify_checks_and_changes_nothing(provide: Any, machine: Machine, built: str) -> None:
     before = machine.inside("ls", "-lR", "--full-time", ROOT).stdout
     result, seen = provide(pytorch_mode="verify")
     assert result.rc == 0, result.stdout
@@ -216,7 +216,7 @@ def test_verify_looks_and_changes_nothing(provide: Any, machine: Machine, built:
 
 @pytest.fixture
 def sourced(machine: Machine, tmp_path: Path, clean: None) -> Iterator[str]:
-    """Offer a package that is there as source alone, and a wheel that requires it by its address; return that wheel."""
+    """Offer a source package and a wheel that requires it by URL. Return the wheel."""
     source_package(tmp_path, (PAYLOADS / "build_backend.py").read_text())
     wheel(tmp_path, "direct", "1.0", {}, requires=f"sourced @ file://{WHEELS}/sourced-1.0.tar.gz")
     for path in tmp_path.iterdir():
@@ -227,14 +227,12 @@ def sourced(machine: Machine, tmp_path: Path, clean: None) -> Iterator[str]:
 
 
 def owned(machine: Machine) -> str:
-    """What a build has written as root, outside of its own folder."""
+    """Return the content of a file that a build has written as root outside its folder."""
     return machine.inside("sh", "-c", f"cat {OWNED} 2>/dev/null || true").stdout
 
 
 @pytest.mark.slow
-def test_source_is_not_built_unless_that_is_requested_and_never_as_root(
-    provide: Any, machine: Machine, sourced: str
-) -> None:
+def test_source_is_built_only_on_request_and_never_as_root(provide: Any, machine: Machine, sourced: str) -> None:
     result, refused = provide(pytorch_packages=["sourced==1.0"], pytorch_lock="")
     assert result.rc != 0
     assert "pip finds no sourced==1.0" in refused["msg"]
@@ -251,9 +249,7 @@ def test_source_is_not_built_unless_that_is_requested_and_never_as_root(
 
 
 @pytest.mark.slow
-def test_what_a_package_requires_by_its_address_is_refused_and_root_runs_nothing_of_it(
-    provide: Any, machine: Machine, sourced: str
-) -> None:
+def test_dependency_by_url_is_refused_and_its_code_does_not_run(provide: Any, machine: Machine, sourced: str) -> None:
     result, refused = provide(pytorch_packages=[sourced], pytorch_lock="")
     assert result.rc != 0
     assert "only what an index or a folder has is installed" in refused["msg"]
@@ -263,7 +259,7 @@ def test_what_a_package_requires_by_its_address_is_refused_and_root_runs_nothing
 @pytest.mark.slow
 @pytest.mark.usefixtures("clean")
 @pytest.mark.parametrize("folder", [WHEELS, ROOT])
-def test_folders_that_others_may_write_are_refused(provide: Any, machine: Machine, folder: str) -> None:
+def test_folders_writable_by_others_are_refused(provide: Any, machine: Machine, folder: str) -> None:
     machine.inside("sh", "-ec", f"mkdir -p {folder}; chmod o+w {folder}")
     try:
         result, refused = provide(check=True)

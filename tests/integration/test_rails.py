@@ -1,8 +1,7 @@
-"""RDMA adapters of three nodes against each other, with one that is broken and one that is slow.
+"""RDMA adapters of three nodes tested pairwise, with a broken and a slow one.
 
-No adapter, no verbs: what the kernel would show is a copy of /sys/class with files of ours, and the tools are stand-ins
-that meet over TCP (tests/standins/rdma_node.py). What is real: the way to the nodes, the schedule, the user, the ports
-and the firewall.
+Adapters and verbs are simulated: a copy of /sys/class with own files, and stub tools that communicate over TCP
+(tests/standins/rdma_node.py). Connections to the nodes, the schedule, the user, the ports and the firewall are real.
 """
 
 from __future__ import annotations
@@ -47,22 +46,22 @@ def tried(play: Play) -> dict[str, Any]:
     return next(iter(result.results(TASK).values()))
 
 
-def test_the_broken_and_the_slow_adapter_are_named(adapters: list[Machine], play: Play) -> None:
+def test_broken_and_slow_adapters_are_reported(adapters: list[Machine], play: Play) -> None:
     said = tried(play)
     found = {f"{one['status']} {one['id']} {one['node']}": one for one in said["findings"]}
     assert set(found) == {"fail rdma.rail.broken node2", "warn rdma.rail.slow node3", "pass rdma.rail.broken node1"}
     assert "mlx5_1:1 does not talk to node1, node3 by RDMA" in found["fail rdma.rail.broken node2"]["summary"]
-    assert len(said["rails"]) == 6, "three pairs of nodes, two rails"
+    assert len(said["rails"]) == 6, "three pairs of nodes with two rails each"
     for node in adapters:
         runs = {tuple(line.split()) for line in node.inside("cat", rdma_node.LOG).stdout.splitlines()}
         assert {user for user, *_ in runs} == {"muster"}
-        # InfiniBand goes by the LID, RoCE by the GID with an IPv4 address.
+        # InfiniBand is addressed by LID, RoCE by a GID with an IPv4 address.
         assert {(adapter, gid) for _, _, adapter, gid in runs} == {("mlx5_0", "LID"), ("mlx5_1", "3")}
         left = "ibv_rc_pingpong|ib_write"
-        assert node.inside("pgrep", "-f", left, check=False).stdout == "", "nothing goes on listening"
+        assert node.inside("pgrep", "-f", left, check=False).stdout == "", "a listener is left"
 
 
-def test_without_adapters_nobody_is_asked(networked: list[Machine], play: Play) -> None:
+def test_nodes_without_adapters_are_skipped(networked: list[Machine], play: Play) -> None:
     said = tried(play)
     assert (said["rails"], said["findings"]) == ([], [])
     skipped = {entry["why"] for entry in said["verdict"]["coverage"]["skipped"]}

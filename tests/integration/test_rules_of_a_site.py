@@ -1,4 +1,4 @@
-"""A site's own rules in the diagnosis behind a launch: a fault that only the site knows is named on its node."""
+"""A site's own diagnosis rules: a fault that only the site knows is reported on its node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.moment
 
-MARK = "/run/muster-test-samples"  # what this site calls mounted samples
+MARK = "/run/muster-test-samples"  # this site's mark for mounted samples
 ASKS = "site.samples_gone"
 RULES = f"""\
 texts:
@@ -50,7 +50,7 @@ causes:
 
 @pytest.fixture(scope="module")
 def nodes(with_pytorch: None) -> Iterator[list[Machine]]:
-    """With the samples on all of them but one."""
+    """Yield the nodes, all but one with the samples."""
     machines = [find_machine(name) for name in NODES]
     for machine in machines:
         machine.inside("touch", MARK)
@@ -76,10 +76,10 @@ def drill(tmp_path: Path, nodes: list[Machine], rules: Path) -> Iterator[Drill]:
 
 
 def raised(drill: Drill, nodes: list[Machine]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is said of a rank that could not read a sample, and by what evidence."""
+    """Return the diagnosis of a rank that could not read a sample, and its evidence."""
     drill.begin("--fault=raise", "--rank=1").in_step(3)
     assert nodes[1].inside("test", "-e", MARK, check=False).returncode == 1
-    drill.fault(lambda: drill.open_gate(nodes[1]), lambda: not drill.goes_on() or drill.has_verdict())
+    drill.fault(lambda: drill.open_gate(nodes[1]), lambda: not drill.is_running() or drill.has_verdict())
     drill.end()
     said = drill.result()["diagnosis"]
     print("\n".join(said["lines"]))
@@ -99,7 +99,7 @@ def by_hand(play: Play, tmp_path: Path) -> Callable[..., Result]:
     return run
 
 
-def test_a_rule_names_the_node_whose_samples_are_gone(
+def test_site_rule_names_the_node_without_samples(
     drill: Drill, nodes: list[Machine], rules: Path, by_hand: Callable[..., Result]
 ) -> None:
     drill.variables["diagnose_rules_commands"] = True
@@ -107,27 +107,25 @@ def test_a_rule_names_the_node_whose_samples_are_gone(
     assert (said["word"], causes(said)) == ("confirmed", [("site.samples", "node2")])
     assert said["lines"][4] == "Type: Mount them again"
     assert said["causes"][0]["proofs"][0]["source"] == "test on node2"
-    # Where the exception was, and nowhere else; without rights.
+    # The command runs only on the node of the exception, without privileges.
     assert {node: ran for node, ran in evidence["ran"].items() if ASKS in ran}.keys() == {"node2"}
     assert not [one for one in evidence["findings"] if one["id"] == "site.may_not"]
     assert evidence["unanswered"] == {}
-    # From the evidence alone it is the same, and without the rules it is what everybody sees.
+    # The evidence alone gives the same result. Without the rules, the diagnosis is generic.
     again = by_hand("playbooks/diagnose.yml", diagnose_rules=[str(rules)])
     assert "the samples are gone from node2 [confirmed" in again.stdout.replace("\n", "")
     without = by_hand("playbooks/diagnose.yml")
     assert "ended by an exception of its own: RuntimeError: sample 17 is broken" in without.stdout.replace("\n", "")
 
 
-def test_where_commands_are_not_allowed_it_is_not_looked(drill: Drill, nodes: list[Machine]) -> None:
+def test_site_command_is_not_run_unless_allowed(drill: Drill, nodes: list[Machine]) -> None:
     said, evidence = raised(drill, nodes)
     assert (said["word"], causes(said)) == ("confirmed", [("process.exception", "node2")])
     assert not any(ASKS in ran for ran in evidence["ran"].values())
     assert "site.samples" not in {one["id"] for one in said["ruled_out"]}
 
 
-def test_what_is_wrong_with_the_rules_is_said_before_any_node_is_asked(
-    rules: Path, by_hand: Callable[..., Result]
-) -> None:
+def test_invalid_rules_are_reported_before_contacting_nodes(rules: Path, by_hand: Callable[..., Result]) -> None:
     rules.write_text(RULES.replace("scope: node", "scope: nodes").replace("[test, -e,", "[sudo, test, -e,"))
     done = by_hand("playbooks/launch.yml", launch_script="/srv/train.py", diagnose_rules=[str(rules)])
     shown = " ".join(done.stdout.split())

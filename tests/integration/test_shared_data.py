@@ -1,8 +1,7 @@
-"""Shared folders, on nodes: mounted when they are used, tried from all of them, named when their server is gone.
+"""Shared folders: mounted on access, checked from all nodes, reported when their server is gone.
 
-This kernel has no client of NFS, so the server here is a node's sshd, and what mounts it is sshfs: a real file system
-of another machine, with its own server that can be stopped. What only NFS does (its options, locks, squashing of
-users) is not proved by it.
+The test kernel has no NFS client. The server is a node's sshd, mounted with sshfs: a real network file system with a
+server that can be stopped. NFS features (options, locks, user squashing) are not covered.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from exported import EXPORT, PATH, exported, skip_where_it_cannot_be
+from exported import EXPORT, PATH, exported, skip_if_unsupported
 from machines import NODES
 from paths import ARTIFACTS
 
@@ -28,13 +27,13 @@ TASK = "Mount the shared folders"
 @pytest.fixture(scope="module")
 def nodes(networked: None, node: Callable[[str], Machine]) -> list[Machine]:
     found = [node(name) for name in NODES]
-    skip_where_it_cannot_be(found[0])
+    skip_if_unsupported(found[0])
     return found
 
 
 @pytest.fixture(scope="module")
 def served(play: Play, nodes: list[Machine]) -> Iterator[dict[str, Any]]:
-    """A folder on the third node, which root of each other one may mount as the training user there."""
+    """Export a folder of the third node, which root of the other nodes may mount as the training user."""
     with exported(nodes[2], nodes) as mount:
         yield {"shared_data_mounts": [mount]}
         result = play(PLAYBOOK)
@@ -42,7 +41,7 @@ def served(play: Play, nodes: list[Machine]) -> Iterator[dict[str, Any]]:
 
 
 def mounted(machine: Machine) -> list[str]:
-    """The types of what is mounted there, the topmost last."""
+    """Return the types of the mounts at the path, topmost last."""
     text = machine.inside("cat", "/proc/self/mountinfo").stdout
     return [line.split(" - ")[1].split()[0] for line in text.splitlines() if f" {PATH} " in line.split(" - ")[0]]
 
@@ -52,23 +51,21 @@ def refusal(result: Result, name: str) -> str:
 
 
 def findings(result: Result) -> set[tuple[str, str]]:
-    """Which check found something on which node, of what this file is about."""
+    """Return id and node of the findings about shared data."""
     assert result.stats["processed"]
     kept = json.loads((ARTIFACTS / "latest/verdict.json").read_text())
     told = [one for one in kept["findings"] if one["status"] in ("fail", "warn", "unknown")]
     return {(one["id"], one["node"]) for one in told if one["id"].startswith("data.")}
 
 
-def test_a_check_says_what_is_missing_and_changes_nothing(
-    play: Play, nodes: list[Machine], served: dict[str, Any]
-) -> None:
+def test_check_mode_reports_missing_mounts(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
     result = play(PLAYBOOK, extravars=served, check=True)
     assert result.rc == 0, result.stdout
     assert f"{PATH} is missing" in result.results(TASK)[NODES[0]]["differences"]
     assert nodes[0].inside("test", "-e", PATH, check=False).returncode
 
 
-def test_a_folder_with_files_in_it_is_not_hidden(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
+def test_folder_with_files_is_not_mounted_over(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
     nodes[0].inside("sh", "-ec", f"mkdir {PATH}; echo mine > {PATH}/mine")
     try:
         result = play(PLAYBOOK, extravars=served, limit=NODES[0])
@@ -79,9 +76,7 @@ def test_a_folder_with_files_in_it_is_not_hidden(play: Play, nodes: list[Machine
         nodes[0].inside("rm", "-r", PATH)
 
 
-def test_a_folder_whose_place_others_may_change_is_refused(
-    play: Play, nodes: list[Machine], served: dict[str, Any]
-) -> None:
+def test_mount_point_in_a_folder_of_others_is_refused(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
     (mount,) = served["shared_data_mounts"]
     nodes[0].inside("install", "-d", "-o", "muster", "/srv/theirs")
     try:
@@ -93,11 +88,11 @@ def test_a_folder_whose_place_others_may_change_is_refused(
         nodes[0].inside("rmdir", "/srv/theirs")
 
 
-def test_the_folder_is_there_on_every_node_and_a_rerun_changes_nothing(
+def test_folder_is_mounted_on_all_nodes_and_second_run_changes_nothing(
     play: Play, nodes: list[Machine], served: dict[str, Any]
 ) -> None:
     nodes[0].inside("apt-get", "remove", "--yes", "sshfs", check=False)
-    nodes[0].inside("sh", "-c", "rm -rf /var/lib/apt/lists/*")  # as a fresh image comes
+    nodes[0].inside("sh", "-c", "rm -rf /var/lib/apt/lists/*")  # as in a fresh image
     first = play(PLAYBOOK, extravars=served)
     assert first.rc == 0, first.stdout
     for machine in nodes:
@@ -111,9 +106,7 @@ def test_the_folder_is_there_on_every_node_and_a_rerun_changes_nothing(
     assert look["needed"]["shared_data"] == []
 
 
-def test_a_unit_that_was_changed_or_stopped_is_put_right(
-    play: Play, nodes: list[Machine], served: dict[str, Any]
-) -> None:
+def test_changed_or_stopped_unit_is_repaired(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
     nodes[0].inside("sh", "-ec", "echo '# more' >> /etc/systemd/system/data.automount")
     nodes[1].inside("systemctl", "disable", "--now", "data.automount")
     result = play(PLAYBOOK, extravars=served)
@@ -126,7 +119,7 @@ def test_a_unit_that_was_changed_or_stopped_is_put_right(
         assert machine.inside("cat", f"{PATH}/readme").stdout == "hello\n"
 
 
-def test_every_node_sees_what_another_wrote(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
+def test_files_of_one_node_are_visible_on_all_nodes(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
     result = play("playbooks/data.yml", extravars={**served, "data_megabytes": 4})
     assert result.rc == 0, result.stdout
     assert findings(result) == set()
@@ -134,13 +127,11 @@ def test_every_node_sees_what_another_wrote(play: Play, nodes: list[Machine], se
     assert [row["node"] for row in folder["nodes"]] == list(NODES)
     assert all(row[name] is not None for row in folder["nodes"] for name in ("write", "read", "seen"))
     assert "<h2>Shared data</h2>" in (ARTIFACTS / "latest/report.html").read_text()
-    assert nodes[2].inside("ls", "-A", EXPORT).stdout.split() == ["readme"], "the trial's own files are gone"
+    assert nodes[2].inside("ls", "-A", EXPORT).stdout.split() == ["readme"], "the check's own files must be gone"
 
 
-def test_another_folder_of_that_name_and_another_owner_are_named(
-    play: Play, nodes: list[Machine], served: dict[str, Any]
-) -> None:
-    """On the second node something else is mounted over it; on the first one files seem to be somebody else's."""
+def test_other_mount_and_other_owner_are_reported(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
+    """Mount another file system over the folder on the second node, and change owners on the first."""
     own = "/srv/own"
     nodes[1].inside("sh", "-ec", f"install -d -o muster -g muster {own}; mount --bind {own} {PATH}")
     (mount,) = served["shared_data_mounts"]
@@ -163,14 +154,12 @@ def test_another_folder_of_that_name_and_another_owner_are_named(
         nodes[1].inside("rm", "-r", own)
 
 
-def test_a_server_that_is_gone_is_named_and_holds_nothing_up(
-    play: Play, nodes: list[Machine], served: dict[str, Any]
-) -> None:
+def test_lost_server_is_reported_without_blocking(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
     for machine in nodes[:2]:
-        # What serves the folder to this node stops, so that the kernel waits for it.
+        # Stops the client process of the mount, so that the kernel waits for it.
         machine.inside("systemctl", "kill", "--signal=STOP", "data.mount")
         late = machine.inside("timeout", "-s", "KILL", "3", "stat", "-f", f"{PATH}/.", check=False)
-        assert late.returncode == 137, "the fault is on"
+        assert late.returncode == 137, "the fault must be on"
     try:
         result = play("playbooks/health.yml", extravars=served)
         assert findings(result) == {("data.silent", name) for name in NODES[:2]}
@@ -180,10 +169,10 @@ def test_a_server_that_is_gone_is_named_and_holds_nothing_up(
     assert nodes[0].inside("cat", f"{PATH}/readme").stdout == "hello\n"
 
 
-def test_a_connection_that_broke_is_named(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
+def test_broken_connection_is_reported(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
     nodes[0].inside("systemctl", "kill", "--signal=KILL", "data.mount")
     said = nodes[0].inside("ls", PATH, check=False)
-    assert said.returncode, "the fault is on"
+    assert said.returncode, "the fault must be on"
     try:
         result = play("playbooks/health.yml", extravars=served)
         assert findings(result) <= {("data.broken", NODES[0])}
@@ -195,7 +184,7 @@ def test_a_connection_that_broke_is_named(play: Play, nodes: list[Machine], serv
     assert nodes[0].inside("cat", f"{PATH}/readme").stdout == "hello\n"
 
 
-def test_room_of_its_own(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
+def test_scratch_folder_is_created(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
     scratch = {"shared_data_scratch": "/srv/scratch", "shared_data_scratch_gb": 1}
     result = play(PLAYBOOK, extravars={**served, **scratch}, limit=NODES[0])
     assert result.rc == 0, result.stdout
@@ -205,10 +194,8 @@ def test_room_of_its_own(play: Play, nodes: list[Machine], served: dict[str, Any
     nodes[0].inside("rmdir", "/srv/scratch")
 
 
-def test_what_is_in_use_stays_and_what_nobody_requests_goes(
-    play: Play, nodes: list[Machine], served: dict[str, Any]
-) -> None:
-    # As a launch that works there: systemd would stop it with the folder's unit.
+def test_unrequested_mount_is_removed_when_unused(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
+    # Like a launch in the folder: systemd would stop it with the folder's unit.
     nodes[0].inside("systemd-run", "--unit=muster-test-holder", f"--working-directory={PATH}", "sleep", "600")
     try:
         busy = play(PLAYBOOK)
@@ -230,7 +217,7 @@ def test_what_is_in_use_stays_and_what_nobody_requests_goes(
     assert (again.rc, again.changed) == (0, []), again.stdout
 
 
-def test_what_cannot_be_is_refused_before_any_node_is_touched(play: Play) -> None:
+def test_invalid_mounts_are_refused_before_contacting_nodes(play: Play) -> None:
     wrong = [{"source": "files:/a", "path": "/etc"}, {"source": "files:/b", "path": "/data", "options": "soft"}]
     result = play(PLAYBOOK, extravars={"shared_data_mounts": wrong})
     assert result.rc

@@ -1,4 +1,4 @@
-"""Debs come from the repository once for all nodes; what each node's own index says of them decides."""
+"""Debs are downloaded once for all nodes, and verified against each node's own index."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WANTED = [f"{BIG['name']}=1:2.0-*", SMALL["name"]]
 
 @pytest.fixture(scope="module")
 def repository(networked: list[Machine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    """A signed repository with 3 MB of packages, which every node knows."""
+    """Yield a signed repository with 3 MB of packages, configured on every node."""
     folder = tmp_path_factory.mktemp("debs")
     key = Key(folder / "key").make()
     debs = {f"{package['name']}.deb": folder / f"{package['name']}.deb" for package in (BIG, SMALL)}
@@ -74,7 +74,7 @@ def repository(networked: list[Machine], tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def fresh(networked: list[Machine], repository: Proxy) -> list[Machine]:
-    """Nodes that have the repository's lists, and nothing of its packages."""
+    """Return nodes with the repository's lists and without its packages."""
     for machine in networked:
         purge(machine)
         options = f"-o Dir::Etc::sourcelist={SOURCE} -o Dir::Etc::sourceparts=/dev/null -o APT::Get::List-Cleanup=0"
@@ -85,7 +85,7 @@ def fresh(networked: list[Machine], repository: Proxy) -> list[Machine]:
 
 @pytest.fixture
 def install(play: Play, tmp_path: Path) -> Callable[..., Result]:
-    """Install the packages as a role would."""
+    """Return a function that installs the packages like a role."""
     playbook = tmp_path / "install.yml"
     playbook.write_text(yaml.safe_dump(PLAY))
 
@@ -134,7 +134,7 @@ def has_both(machine: Machine) -> bool:
 
 
 def answers_of(result: Result) -> dict[str, Any]:
-    """What each node downloaded or fetched, which every node does in one of the steps, or in both."""
+    """Return what each node downloaded or fetched in the two tasks."""
     answers = [result.results(task) for task in TASKS]
     return {
         name: {part: [each for answer in answers for each in answer.get(name, {}).get(part, [])] for part in PARTS}
@@ -143,16 +143,14 @@ def answers_of(result: Result) -> dict[str, Any]:
 
 
 @pytest.mark.moment
-def test_each_deb_is_downloaded_once_for_all_nodes(
-    fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
-) -> None:
+def test_debs_are_downloaded_once(fresh: list[Machine], repository: Proxy, install: Callable[..., Result]) -> None:
     install(shares=False, limit="node1")
     one_node = repository.count(".deb")
     for machine in fresh:
         purge(machine)
     repository.forget()
     install(shares=False)
-    assert repository.count(".deb") == len(fresh) * one_node, "without sharing every node downloads everything"
+    assert repository.count(".deb") == len(fresh) * one_node, "without sharing, every node must download all debs"
     for machine in fresh:
         purge(machine)
     repository.forget()
@@ -163,16 +161,16 @@ def test_each_deb_is_downloaded_once_for_all_nodes(
     came = answers_of(result)
     assert sum(bool(answer["downloaded"]) for answer in came.values()) == 1
     assert sum(len(answer["fetched"]) == 2 for answer in came.values()) == len(fresh) - 1
-    # On nodes that have the packages nothing is left to do.
+    # Nothing is left to do on nodes with the packages.
     again = install()
     assert again.changed == []
 
 
-def test_nodes_that_need_different_packages_download_what_nobody_before_them_does(
+def test_nodes_with_different_packages_download_only_the_missing_ones(
     fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
 ) -> None:
     first, second, *others = fresh
-    # Not by a list, which would be the same on all nodes.
+    # A template, because a list would be the same on all nodes.
     install(wanted=f"{{{{ ['{BIG['name']}'] if inventory_hostname == '{first.name}' else {WANTED} }}}}")
     sent = {request.client: request.target.rpartition("/")[2] for request in repository.requests}
     assert sent == {first.address: name_of(BIG), second.address: name_of(SMALL)}
@@ -180,7 +178,7 @@ def test_nodes_that_need_different_packages_download_what_nobody_before_them_doe
 
 
 @pytest.mark.slow
-def test_a_node_that_comes_later_gets_them_from_an_earlier_one(
+def test_later_node_gets_debs_from_an_earlier_node(
     fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
 ) -> None:
     install()
@@ -193,11 +191,11 @@ def test_a_node_that_comes_later_gets_them_from_an_earlier_one(
 
 
 @pytest.mark.moment
-def test_what_a_peer_has_that_is_not_in_the_index_is_not_taken(
+def test_deb_that_does_not_match_the_index_is_rejected(
     fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
 ) -> None:
     first, last = fresh[0], fresh[-1]
-    # As big as the real one, which is all that apt looks at in its archives.
+    # Same size as the real deb: apt checks only the size in its archives.
     name = f"{SMALL['name']}_1.0_amd64.deb"
     first.inside("apt-get", "install", "--download-only", "-qq", "--yes", SMALL["name"])
     first.inside("sh", "-c", f"head -c $(stat -c %s {ARCHIVES}/{name}) /dev/zero > /tmp/z; mv /tmp/z {ARCHIVES}/{name}")
@@ -209,9 +207,7 @@ def test_what_a_peer_has_that_is_not_in_the_index_is_not_taken(
 
 
 @pytest.mark.slow
-def test_nodes_that_cannot_reach_each_other_download_for_themselves(
-    fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
-) -> None:
+def test_isolated_nodes_download_alone(fresh: list[Machine], repository: Proxy, install: Callable[..., Result]) -> None:
     home = "~muster/.ssh/muster_known_hosts"
     for machine in fresh:
         machine.inside("sh", "-c", f"mv {home} {home}.away")

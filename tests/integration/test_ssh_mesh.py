@@ -1,4 +1,4 @@
-"""Logins between the nodes, seen from outside: they work, and nothing that looks like one of them does."""
+"""Logins between nodes, seen from outside: valid logins work, similar ones fail."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DROPIN = "/etc/ssh/sshd_config.d/90-muster.conf"
 SITE = "/etc/ssh/sshd_config.d/10-site.conf"
 STOLEN = "/tmp/muster_test_key"
 KNOWN = "/tmp/muster_test_known_hosts"
-# The names and the firewall are roles of their own, with tests of their own.
+# Host names and the firewall are separate roles with their own tests.
 ALONE = {"cluster_hosts_mode": "off", "firewall_mode": "off"}
 FILES = "Authorize logins between the nodes"
 ALGORITHMS = "Disable weak sshd algorithms and test a new connection"
@@ -37,7 +37,7 @@ PROOF = "Test logins on the peers"
 
 @pytest.fixture(scope="module")
 def mesh(play: Play) -> Callable[..., Result]:
-    """Run the role alone, on nodes that have their user."""
+    """Return a function that runs the role alone on nodes with their user."""
     baseline = play("playbooks/baseline.yml")
     assert baseline.rc == 0, baseline.stdout
 
@@ -63,13 +63,13 @@ def log_in(machine: Machine, target: str) -> subprocess.CompletedProcess[str]:
 
 
 def read(machine: Machine, name: str) -> str:
-    """Return a file of the user, with its carriage returns; empty when there is none."""
+    """Return a file of the user with its carriage returns. Return "" if it is missing."""
     argv = ["podman", "exec", machine.container, "cat", f"{HOME}/{name}"]
     return subprocess.run(argv, check=False, capture_output=True).stdout.decode()
 
 
 def put(machine: Machine, path: str, text: str) -> None:
-    """A file that is there keeps its owner and mode; a new one is root's alone."""
+    """Write a file. An existing file keeps owner and mode, a new file belongs to root."""
     argv = ["podman", "exec", "--interactive", machine.container, "sh", "-c", f"umask 077; cat >{path}"]
     subprocess.run(argv, input=text, check=True, capture_output=True, text=True)
 
@@ -80,7 +80,7 @@ def public_key(machine: Machine) -> str:
 
 @contextmanager
 def as_before(machine: Machine, *names: str) -> Iterator[None]:
-    """Files of the user, put back afterwards whatever the test did to them."""
+    """Restore files of the user after the block."""
     kept = {name: read(machine, name) for name in names}
     try:
         yield
@@ -94,7 +94,7 @@ def as_before(machine: Machine, *names: str) -> Iterator[None]:
 
 @contextmanager
 def carrying(key: str, target: Machine, *machines: Machine) -> Iterator[list[str]]:
-    """A copy of a private key on these machines; yields the command that logs in on the target with nothing else."""
+    """Copy a private key to these machines. Yield the command that logs in on the target with this key only."""
     known = next(line for line in SANDBOX_KNOWS.read_text().splitlines() if line.startswith(f"{target.address} "))
     options = ["IdentitiesOnly=yes", "BatchMode=yes", "ConnectTimeout=5", f"UserKnownHostsFile={KNOWN}"]
     try:
@@ -107,14 +107,14 @@ def carrying(key: str, target: Machine, *machines: Machine) -> Iterator[list[str
             machine.inside("rm", "-f", STOLEN, KNOWN)
 
 
-def test_every_node_logs_in_on_every_other_by_name_and_by_address(nodes: list[Machine]) -> None:
+def test_every_node_logs_in_on_every_other_by_name_and_address(nodes: list[Machine]) -> None:
     for machine, peer in permutations(nodes, 2):
         for target in (peer.name, peer.address):
             done = log_in(machine, target)
             assert done.stdout.strip() == peer.name, f"{machine.name} -> {target}: {done.stderr}"
 
 
-def test_a_full_run_changes_nothing_and_proves_it_again(mesh: Callable[..., Result]) -> None:
+def test_full_run_changes_nothing_and_tests_all_logins(mesh: Callable[..., Result]) -> None:
     result = mesh({"full": True})
     assert result.rc == 0, result.stdout
     assert result.changed == []
@@ -122,21 +122,21 @@ def test_a_full_run_changes_nothing_and_proves_it_again(mesh: Callable[..., Resu
     assert tried == {"node1": ["node2", "node3"], "node2": ["node1", "node3"], "node3": ["node1", "node2"]}
 
 
-def test_every_node_has_a_key_of_its_own_that_only_its_user_reads(nodes: list[Machine]) -> None:
+def test_every_node_has_its_own_private_key(nodes: list[Machine]) -> None:
     assert len({public_key(machine) for machine in nodes}) == 3
     for machine in nodes:
         assert machine.inside("stat", "-c", "%U %a", IDENTITY).stdout.split() == [USER, "600"]
-        # Nobody but root can put another file in its place.
+        # Only root can replace the file.
         folder = IDENTITY.rpartition("/")[0]
         assert machine.inside("stat", "-c", "%U %a", folder).stdout.split() == ["root", "755"]
         assert machine.inside("runuser", "-u", "nobody", "--", "cat", IDENTITY, check=False).returncode != 0
 
 
-def test_a_private_key_opens_nothing_from_elsewhere(nodes: list[Machine], node: Callable[[str], Machine]) -> None:
+def test_private_key_is_valid_only_from_its_node(nodes: list[Machine], node: Callable[[str], Machine]) -> None:
     first, second, _ = nodes
     outsider = node("outsider")
     with carrying(first.inside("cat", IDENTITY).stdout, second, first, outsider) as command:
-        # The key is good, and the way is open: it is only good from its own node.
+        # Key and network are fine: the key is valid only from its own node.
         assert first.inside(*command, check=False).stdout.strip() == second.name
         refused = outsider.inside(*command, check=False)
         assert refused.returncode == 255
@@ -144,8 +144,8 @@ def test_a_private_key_opens_nothing_from_elsewhere(nodes: list[Machine], node: 
 
 
 @pytest.mark.moment
-def test_another_host_key_is_refused(nodes: list[Machine]) -> None:
-    """The peer really shows another key, as a machine in its place would."""
+def test_changed_host_key_is_refused(nodes: list[Machine]) -> None:
+    """The peer presents another key, as an impostor would."""
     first, second, _ = nodes
     path = "/etc/ssh/ssh_host_ed25519_key"
     second.inside("sh", "-c", f"cp -p {path} /tmp/kept && cp -p {path}.pub /tmp/kept.pub && rm {path}*")
@@ -163,12 +163,12 @@ def test_another_host_key_is_refused(nodes: list[Machine]) -> None:
     assert log_in(first, second.name).stdout.strip() == second.name
 
 
-def test_what_was_once_accepted_by_hand_does_not_count(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
+def test_manually_accepted_host_keys_are_ignored(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
     first, second, _ = nodes
     with as_before(first, "muster_known_hosts", "known_hosts"):
         forged = read(first, "muster_known_hosts").replace(f"{second.name},{second.address} ", "elsewhere ")
         put(first, f"{HOME}/muster_known_hosts", forged)
-        # The right key in the user's own known_hosts, where anybody who says yes puts a wrong one as easily.
+        # The correct key in the user's own known_hosts must not count, because wrong keys get there as easily.
         good = next(line for line in SANDBOX_KNOWS.read_text().splitlines() if line.startswith(f"{second.address} "))
         put(first, f"{HOME}/known_hosts", f"{good}\n")
         first.inside("chmod", "644", f"{HOME}/known_hosts")
@@ -179,7 +179,7 @@ def test_what_was_once_accepted_by_hand_does_not_count(mesh: Callable[..., Resul
         assert log_in(first, second.address).stdout.strip() == second.name
 
 
-def test_lines_of_others_survive(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
+def test_foreign_lines_are_kept(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
     first, second, _ = nodes
     foreign = {
         "authorized_keys": "ssh-rsa AAAAB3NzaC1yc2E= somebody\r\n\n# no end",
@@ -196,7 +196,7 @@ def test_lines_of_others_survive(mesh: Callable[..., Result], nodes: list[Machin
         assert read(first, "authorized_keys") == f"{foreign['authorized_keys']}\n{ours['authorized_keys']}"
         assert read(first, "config") == f"{ours['config']}{foreign['config']}"
         assert read(first, "known_hosts") == foreign["known_hosts"]
-        # The user's settings for every host hold everywhere, as far as a login between nodes does not say otherwise.
+        # The user's settings for all hosts apply, unless the login between nodes sets them.
         elsewhere, peer = (as_user(first, f"ssh -G {name}").stdout.splitlines() for name in ("elsewhere", second.name))
         assert {"serveraliveinterval 7", "user nobody"} <= set(elsewhere)
         assert f"identityfile {IDENTITY}" not in elsewhere
@@ -204,7 +204,7 @@ def test_lines_of_others_survive(mesh: Callable[..., Result], nodes: list[Machin
         assert log_in(first, second.name).stdout.strip() == second.name
 
 
-def test_rotation(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
+def test_rotation_replaces_all_keys(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
     first, second, _ = nodes
     before = {machine.name: public_key(machine) for machine in nodes}
     checked = mesh({"ssh_mesh_rotate": True}, check=True)
@@ -229,15 +229,13 @@ def test_rotation(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
 
 
 @pytest.mark.moment
-def test_a_dead_node_stops_no_work_on_the_living_and_is_not_forgotten(
-    mesh: Callable[..., Result], nodes: list[Machine]
-) -> None:
+def test_dead_node_blocks_no_other_and_keeps_its_access(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
     first, second, third = nodes
     third.podman("stop", "--time=0")
     try:
         with as_before(first, "authorized_keys"):
             whole = read(first, "authorized_keys")
-            # There is work on a living one as well.
+            # A remaining node has something to repair, too.
             put(first, f"{HOME}/authorized_keys", whole.replace(f":{second.name}\n", ":somebody\n"))
             result = mesh()
             assert result.stats["dark"] == {third.name: 1}, result.stdout
@@ -253,7 +251,7 @@ def test_a_dead_node_stops_no_work_on_the_living_and_is_not_forgotten(
     assert log_in(first, third.name).stdout.strip() == third.name
 
 
-def test_a_node_that_leaves_is_forgotten(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
+def test_removed_node_loses_access(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
     first, second, third = nodes
     theirs = {
         "authorized_keys": "ssh-rsa AAAAB3NzaC1yc2E= muster:rack:their-node\n",
@@ -274,7 +272,7 @@ def test_a_node_that_leaves_is_forgotten(mesh: Callable[..., Result], nodes: lis
         assert refused.returncode == 255
         assert "Permission denied" in refused.stderr
 
-        # It is added again, while one of the others is outside the run: that one does not know its key yet.
+        # The node is added again while another node is outside the run and does not know its key yet.
         stranger = mesh(limit=f"{first.name},{third.name}")
         assert stranger.rc == 0, stranger.stdout
         assert f"{second.name}: it took no part" in " ".join(
@@ -290,7 +288,7 @@ def test_a_node_that_leaves_is_forgotten(mesh: Callable[..., Result], nodes: lis
     assert log_in(third, second.name).stdout.strip() == second.name
 
 
-def test_verify_names_what_differs_and_changes_nothing(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
+def test_verify_reports_differences_and_changes_nothing(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
     first, second, third = nodes
     right = mesh({"ssh_mesh_mode": "verify"})
     assert right.rc == 0, right.stdout
@@ -309,7 +307,7 @@ def test_verify_names_what_differs_and_changes_nothing(mesh: Callable[..., Resul
             ]
         finally:
             third.inside("mv", f"{DROPIN}.kept", DROPIN)
-    # The second one has nothing wrong, but cannot log in on the first.
+    # The second node is correct, but cannot log in on the first.
     assert wrong.stats["failures"] == {first.name: 1, second.name: 1, third.name: 1}
     assert f"{first.name}: in ~{USER}/.ssh, authorized_keys lacks {second.name}" in wrong.stdout
     assert f"- {first.name}: its sshd does not accept the key of {USER}" in wrong.stdout
@@ -317,7 +315,7 @@ def test_verify_names_what_differs_and_changes_nothing(mesh: Callable[..., Resul
     assert log_in(second, first.name).stdout.strip() == first.name
 
 
-def test_a_check_of_a_node_without_the_user_foretells_what_happens(
+def test_check_mode_on_a_node_without_the_user_predicts_the_changes(
     mesh: Callable[..., Result], nodes: list[Machine], play: Play
 ) -> None:
     first, _, third = nodes
@@ -337,13 +335,13 @@ def test_a_check_of_a_node_without_the_user_foretells_what_happens(
     assert log_in(third, first.name).stdout.strip() == first.name
 
 
-def test_what_keeps_the_user_out_is_named_and_left_alone(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
+def test_settings_that_block_the_user_are_reported_and_kept(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
     second = nodes[1]
     second.inside("usermod", "--shell", "/usr/sbin/nologin", USER)
     put(second, SITE, "AllowUsers admin\n")
     try:
         result = mesh()
-        assert result.stats["failures"] == {second.name: 1}, result.stdout  # the others go on without it
+        assert result.stats["failures"] == {second.name: 1}, result.stdout  # the other nodes continue
         assert f"sudo usermod --shell /bin/bash {USER}" in result.stdout
         assert f"sshd lets in admin only (AllowUsers): add {USER} there" in result.stdout
         assert second.inside("getent", "passwd", USER).stdout.strip().endswith("/usr/sbin/nologin")
@@ -353,9 +351,7 @@ def test_what_keeps_the_user_out_is_named_and_left_alone(mesh: Callable[..., Res
     assert log_in(nodes[0], second.name).stdout.strip() == second.name
 
 
-def test_an_sshd_that_could_not_start_again_is_named_and_left_alone(
-    mesh: Callable[..., Result], nodes: list[Machine]
-) -> None:
+def test_invalid_sshd_settings_are_reported_and_kept(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
     first, second, _ = nodes
     put(first, SITE, "Nonsense yes\n")
     first.inside("mv", DROPIN, f"{DROPIN}.kept")
@@ -372,7 +368,7 @@ def test_an_sshd_that_could_not_start_again_is_named_and_left_alone(
         first.inside("rm", SITE)
 
 
-def test_settings_that_sshd_refuses_do_not_stay(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
+def test_settings_rejected_by_sshd_are_removed(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
     first = nodes[0]
     kept = first.inside("cat", DROPIN).stdout
     result = mesh({"_ssh_mesh_sshd_settings": "Nonsense yes\n"}, limit=first.name)
@@ -389,10 +385,10 @@ def audit(machine: Machine) -> int:
 
 
 @pytest.mark.moment
-def test_sshd_offers_nothing_that_ssh_audit_fails(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
+def test_ssh_audit_finds_no_failure(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
     first = nodes[0]
-    assert audit(first) in (0, 2)  # 3 says that there are failures
-    # Killed between the writing and the reload: the sshd that runs has not read the file.
+    assert audit(first) in (0, 2)  # 3 means failures
+    # State after a kill between writing and reload: the running sshd has not read the file.
     kept = first.inside("cat", DROPIN).stdout
     first.inside("mv", DROPIN, "/tmp/kept")
     first.restart_sshd()
@@ -407,7 +403,7 @@ def test_sshd_offers_nothing_that_ssh_audit_fails(mesh: Callable[..., Result], n
 
 @pytest.mark.moment
 @pytest.mark.slow
-def test_a_controller_that_knows_only_the_ecdsa_key_is_not_locked_out(
+def test_controller_with_only_the_ecdsa_key_is_not_locked_out(
     mesh: Callable[..., Result], nodes: list[Machine], tmp_path: Path
 ) -> None:
     first = nodes[0]

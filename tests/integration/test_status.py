@@ -1,5 +1,5 @@
-"""The one screen of a cluster, as it is: at rest, under a launch, with a node down, with one quarantined, for somebody
-without root; and watched in a terminal until Ctrl-C. What it says is held against what the machines say themselves.
+"""The cluster status at rest, during a launch, with a node down, with a quarantined node, for a user without root, and
+watched in a terminal until Ctrl-C. The output is compared with the state of the machines.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Result = subprocess.CompletedProcess[str]
 
 PAYLOAD = ROOT / "tests/integration/payloads/results.py"  # needs no PyTorch
-HOME = b"\x1b[H"  # each screen of a terminal is drawn from there
+HOME = b"\x1b[H"  # cursor to the top left: starts each screen in a terminal
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +40,13 @@ def nodes(three_nodes: dict[str, Machine]) -> dict[str, Machine]:
 
 
 def command(**variables: Any) -> list[str]:
-    """What a person types, whose own output is looked at."""
+    """Return the user's command. Its own output is tested."""
     return [str(BIN / "ansible-playbook"), "playbooks/status.yml", "-i", str(INVENTORY), "-e", json.dumps(variables)]
 
 
 @pytest.fixture
 def look(nodes: dict[str, Machine], tmp_path: Path) -> Callable[..., tuple[Result, dict[str, Any]]]:
-    """The screen, and the same as JSON. A busy machine is given time: how long it takes is for the bench."""
+    """Return a function that returns the screen and its JSON. tests/bench measures the seconds."""
 
     def run(*more: str, **variables: Any) -> tuple[Result, dict[str, Any]]:
         file = tmp_path / "status.json"
@@ -63,7 +63,7 @@ def look(nodes: dict[str, Machine], tmp_path: Path) -> Callable[..., tuple[Resul
 
 @pytest.fixture
 def launch(nodes: dict[str, Machine], tmp_path: Path) -> Iterator[Callable[..., Drill]]:
-    """A launch of two ranks on each of two nodes, which goes on until the test is over."""
+    """Return a function that starts a launch of two ranks on each of two nodes until the end of the test."""
     begun: list[Drill] = []
 
     def begin(user: str = "") -> Drill:
@@ -90,7 +90,7 @@ def times_of_sudo(machine: Machine) -> int:
     return machine.inside("journalctl", "--quiet", "--identifier=sudo", check=False).stdout.count("COMMAND=")
 
 
-def test_at_rest_every_node_is_ready_and_nobody_becomes_root(
+def test_idle_nodes_are_ready_and_root_is_not_used(
     look: Callable[..., tuple[Result, dict[str, Any]]], nodes: dict[str, Machine]
 ) -> None:
     before = {name: times_of_sudo(machine) for name, machine in nodes.items()}
@@ -112,13 +112,13 @@ def test_at_rest_every_node_is_ready_and_nobody_becomes_root(
     assert not [line for line in lines if line.startswith(("PLAY", "TASK", "ok:"))]
 
 
-def test_limit_shows_fewer_nodes_and_changes_no_rank(look: Callable[..., tuple[Result, dict[str, Any]]]) -> None:
+def test_limit_shows_fewer_nodes_with_the_same_ranks(look: Callable[..., tuple[Result, dict[str, Any]]]) -> None:
     done, seen = look("--limit", "node2")
     assert done.returncode == 0, done.stdout
     assert [(node["name"], node["ranks"]) for node in seen["nodes"]] == [("node2", [1])]
 
 
-def test_who_has_what_under_a_launch_for_an_administrator_and_for_somebody_without_root(
+def test_running_launch_is_shown_to_administrators_and_users(
     look: Callable[..., tuple[Result, dict[str, Any]]], launch: Callable[..., Drill], nodes: dict[str, Machine]
 ) -> None:
     drill = launch()
@@ -146,7 +146,7 @@ def test_who_has_what_under_a_launch_for_an_administrator_and_for_somebody_witho
             forget_launch_users(nodes[name])
 
 
-def test_a_node_that_is_down_is_a_row_and_one_that_is_quarantined_is_no_fault(
+def test_dead_and_quarantined_nodes_are_shown(
     look: Callable[..., tuple[Result, dict[str, Any]]], nodes: dict[str, Machine]
 ) -> None:
     out = {"cluster_quarantined": "{{ inventory_hostname == 'node2' }}"}
@@ -174,7 +174,7 @@ def test_a_node_that_is_down_is_a_row_and_one_that_is_quarantined_is_no_fault(
     assert seen["ready"] is True
 
 
-def test_watched_in_a_terminal_it_is_drawn_anew_until_ctrl_c(nodes: dict[str, Machine], tmp_path: Path) -> None:
+def test_watch_redraws_the_terminal_until_ctrl_c(nodes: dict[str, Machine], tmp_path: Path) -> None:
     request = {"watch": True, "watch_seconds": 1, "status_wait": 20}
     watched = Drill(tmp_path, request, playbook="playbooks/status.yml")
     process = watched.begin_in_terminal()
@@ -183,12 +183,12 @@ def test_watched_in_a_terminal_it_is_drawn_anew_until_ctrl_c(nodes: dict[str, Ma
     os.write(watched.terminal, b"\x03")
     assert process.wait(PATIENCE) == 0, watched.shown.decode(errors="replace")
     until(lambda: b"no smoke was run yet" in watched.shown, PATIENCE, "the last line")
-    assert watched.shown.count(b"\x1b[2J") == 1  # cleared once: drawn over ever after
-    assert watched.shown.rfind(b"\x1b[?25h") > watched.shown.rfind(HOME)  # the cursor is back
+    assert watched.shown.count(b"\x1b[2J") == 1  # cleared once, then overwritten
+    assert watched.shown.rfind(b"\x1b[?25h") > watched.shown.rfind(HOME)  # the cursor is visible again
     assert b"interrupted" not in watched.shown
 
 
-def test_watched_through_a_pipe_each_screen_is_a_line_of_json(nodes: dict[str, Machine], tmp_path: Path) -> None:
+def test_watch_through_a_pipe_prints_json_lines(nodes: dict[str, Machine], tmp_path: Path) -> None:
     known = {"cluster_artifacts_dir": str(tmp_path), "watch": True, "watch_seconds": 1, "status_json": "-"}
     argv = command(**known)
     with subprocess.Popen(

@@ -1,6 +1,6 @@
-"""The MTU of the training interface, seen from a peer: set, kept, refused by the path, and taken back when ssh is lost.
+"""The MTU of the training interface, checked from a peer: set, kept, rejected by the path, and reverted if SSH is lost.
 
-The bridge of the sandbox carries 1500 bytes, so that less can be had, and more is lost on the way.
+The bridge of the sandbox carries 1500 bytes. Smaller MTUs work, larger packets are lost.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ INTERFACES = "/etc/network/interfaces.d/training"
 KEPT = "/etc/network/if-up.d/muster-mtu"
 GUARD = "/var/lib/muster/guard/mtu/state.json"
 USUAL = 1500
-# It closes ssh to newcomers for as long as the MTU is another one than usual, as a network with a hole in it does.
+# Blocks new SSH connections while the MTU differs from the usual one, like a network with an MTU black hole.
 TRAP = """\
 #!/bin/sh
-# A stand-in of Muster's tests: ip, and a network that loses ssh with a new MTU.
+# Stub of ip for Muster's tests: the network loses ssh with a new MTU.
 case "$*" in
 *"mtu 1500") nft delete table inet trap ;;
 *"mtu "*) nft 'add table inet trap; add chain inet trap in { type filter hook input priority -5; }'
@@ -38,7 +38,7 @@ exec /usr/sbin/ip "$@"
 
 @pytest.fixture(scope="module")
 def nodes(sandbox: None) -> Iterator[list[Machine]]:
-    """Machines on which ifupdown says that it sets up eth0. Nothing of the kind runs there."""
+    """Yield machines whose ifupdown configuration claims eth0. ifupdown does not run there."""
     found = [find_machine(name) for name in ("node1", "node2", "node3")]
     for node in found:
         put(node.container, INTERFACES, "auto eth0\niface eth0 inet manual\n")
@@ -48,7 +48,7 @@ def nodes(sandbox: None) -> Iterator[list[Machine]]:
 
 
 @pytest.fixture(scope="module")
-def bring(nodes: list[Machine], play: Play) -> Callable[..., Result]:
+def set_mtu(nodes: list[Machine], play: Play) -> Callable[..., Result]:
     def run(mtu: int, *, check: bool = False, **extravars: object) -> Result:
         return play(PLAYBOOK, check=check, extravars={"mtu_training": mtu, **extravars})
 
@@ -57,12 +57,12 @@ def bring(nodes: list[Machine], play: Play) -> Callable[..., Result]:
 
 @pytest.fixture(autouse=True)
 def usual(nodes: list[Machine]) -> Iterator[None]:
-    """Every test begins with what the machines had."""
+    """Restore the initial MTU before each test."""
     for node in nodes:
         inside(node.container, f"rm -f {KEPT}; ip link set dev eth0 mtu {USUAL}")
     yield
     for node in nodes:
-        assert not node.inside("ls", GUARD, check=False).stdout, "nothing waits to be undone"
+        assert not node.inside("ls", GUARD, check=False).stdout, "a guard is left"
 
 
 def mtu_of(node: Machine) -> int:
@@ -70,35 +70,33 @@ def mtu_of(node: Machine) -> int:
     return int(link[0]["mtu"])
 
 
-def test_it_is_set_and_a_second_run_changes_nothing(bring: Callable[..., Result], nodes: list[Machine]) -> None:
-    planned = bring(1400, check=True)
+def test_mtu_is_set_and_second_run_changes_nothing(set_mtu: Callable[..., Result], nodes: list[Machine]) -> None:
+    planned = set_mtu(1400, check=True)
     assert planned.rc == 0, planned.stdout
     assert "+1400 now, 1400 after the next start" in planned.stdout
     assert [mtu_of(node) for node in nodes] == [USUAL] * 3
-    result = bring(1400)
+    result = set_mtu(1400)
     assert result.rc == 0, result.stdout
     assert [mtu_of(node) for node in nodes] == [1400] * 3
     for node in nodes:
-        # As ifupdown runs it: for another interface it does nothing.
+        # As ifupdown runs the script, which ignores other interfaces.
         assert node.inside("env", "IFACE=eth7", KEPT).stdout == ""
         assert "mtu 1400" in node.inside("cat", KEPT).stdout
-    # From a peer: what fits arrives, and what is one byte longer cannot even leave.
+    # From a peer: a packet of the MTU arrives, and one byte more cannot be sent.
     tried = result.results("Test the paths to the other nodes")["node1"]["paths"]
     assert {name: (seen["small"], seen["full"]) for name, seen in tried.items()} == {
         "node2": (True, True),
         "node3": (True, True),
     }
-    again = bring(1400)
+    again = set_mtu(1400)
     assert again.rc == 0, again.stdout
     assert again.changed == []
-    verified = bring(1400, mtu_mode="verify")
+    verified = set_mtu(1400, mtu_mode="verify")
     assert verified.rc == 0, verified.stdout
 
 
-def test_what_the_path_does_not_carry_is_named_and_taken_back(
-    bring: Callable[..., Result], nodes: list[Machine]
-) -> None:
-    result = bring(9000)
+def test_mtu_above_the_path_is_reported_and_reverted(set_mtu: Callable[..., Result], nodes: list[Machine]) -> None:
+    result = set_mtu(9000)
     assert result.rc != 0
     assert "the change of the mtu was undone, because a packet of 9000 bytes does not reach node" in result.stdout
     assert "and a small one does. Raise the MTU of the switch ports" in result.stdout
@@ -107,11 +105,11 @@ def test_what_the_path_does_not_carry_is_named_and_taken_back(
         assert not node.inside("ls", KEPT, check=False).stdout
 
 
-def test_one_node_with_less_takes_it_back_everywhere(bring: Callable[..., Result], nodes: list[Machine]) -> None:
-    # The third one is not looked after by anything that is known, so that it keeps what it has.
+def test_smaller_mtu_of_one_node_reverts_the_change(set_mtu: Callable[..., Result], nodes: list[Machine]) -> None:
+    # No known tool manages the third node's interface, so the node keeps its MTU.
     inside(nodes[2].container, f"mv {INTERFACES} /var/tmp/training; ip link set dev eth0 mtu 1300")
     try:
-        result = bring(1400)
+        result = set_mtu(1400)
         assert result.rc != 0
         assert "node3: nothing is known here of what sets up eth0" in result.stdout
         assert [mtu_of(node) for node in nodes] == [USUAL, USUAL, 1300]
@@ -120,11 +118,11 @@ def test_one_node_with_less_takes_it_back_everywhere(bring: Callable[..., Result
 
 
 @pytest.mark.slow
-def test_a_node_that_loses_ssh_takes_it_back_itself(bring: Callable[..., Result], nodes: list[Machine]) -> None:
+def test_node_that_loses_ssh_reverts_its_change(set_mtu: Callable[..., Result], nodes: list[Machine]) -> None:
     node = nodes[1]
     put(node.container, "/usr/local/bin/ip", TRAP, "0755")
     try:
-        result = bring(1400, mtu_confirm_seconds=30)
+        result = set_mtu(1400, mtu_confirm_seconds=30)
         assert result.rc != 0
         assert "node2: the change of the mtu was undone, because a new connection could not be made" in result.stdout
         assert mtu_of(node) == USUAL

@@ -1,4 +1,4 @@
-"""First contact with machines of the sandbox, from an inventory that knows none of them."""
+"""First contact with sandbox machines, from an inventory without their host keys."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def fingerprint(machine: Machine) -> str:
 
 
 def states(result: Result) -> dict[str, str]:
-    """The table's last column; it is printed in every mode, and on failure too."""
+    """Return the last column of the table, which is printed in every mode and on failure."""
     lines = result.stdout.splitlines()
     head = next(number for number, line in enumerate(lines) if line.split()[:2] == ["node", "address"])
     column = lines[head].index("state")
@@ -64,7 +64,7 @@ def states(result: Result) -> dict[str, str]:
 
 
 def pins(lab: Path) -> list[str]:
-    """The lines of the project's file, without the name of the node at their end."""
+    """Return the lines of the project's known_hosts without the node name."""
     path = lab / "known_hosts"
     lines = path.read_text().splitlines() if path.exists() else []
     return [" ".join(line.split()[:3]) for line in lines if not line.startswith("#")]
@@ -79,7 +79,7 @@ def ssh_trusts(lab: Path, machine: Machine) -> bool:
 
 
 def without_a_terminal(lab: Path, *arguments: str, playbook: str = TRUST) -> subprocess.CompletedProcess[str]:
-    """As in a job that nobody watches; the plays of the other tests have a terminal, at which nobody sits."""
+    """Run a playbook without a terminal, like an unattended job. Other tests provide a terminal without input."""
     argv = [str(BIN / "ansible-playbook"), playbook, "-i", str(lab), *arguments]
     return subprocess.run(
         argv,
@@ -95,7 +95,7 @@ def without_a_terminal(lab: Path, *arguments: str, playbook: str = TRUST) -> sub
 
 @contextmanager
 def another_host_key(machine: Machine) -> Iterator[None]:
-    """The machine shows a key as if it had been installed anew."""
+    """Replace the host key, as after a new installation."""
     machine.inside("sh", "-c", f"cp -p {HOST_KEY} /tmp/kept && cp -p {HOST_KEY}.pub /tmp/kept.pub && rm {HOST_KEY}*")
     try:
         machine.inside("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", HOST_KEY)
@@ -106,10 +106,10 @@ def another_host_key(machine: Machine) -> Iterator[None]:
         machine.restart_sshd()
 
 
-def test_first_contact(play: Play, tmp_path: Path, first: Machine, second: Machine) -> None:
+def test_first_contact_pins_confirmed_host_keys(play: Play, tmp_path: Path, first: Machine, second: Machine) -> None:
     lab = make_lab(tmp_path / "my lab", at(first, second))
     refused = play("playbooks/plan.yml", inventory=lab)
-    assert refused.rc == 0, refused.stdout  # contacts nobody, and needs no key
+    assert refused.rc == 0, refused.stdout  # contacts no node and needs no key
     assert not ssh_trusts(lab, first)
 
     checked = play(TRUST, inventory=lab, check=True)
@@ -131,14 +131,14 @@ def test_first_contact(play: Play, tmp_path: Path, first: Machine, second: Machi
     assert ssh_trusts(lab, first)
     assert ssh_trusts(lab, second)
 
-    # It is read by every playbook, is no inventory, and is not written again.
+    # Every playbook reads the file, no inventory plugin parses it, and a second run does not rewrite it.
     again = play(TRUST, inventory=lab)
     assert again.rc == 0, again.stdout
     assert again.changed == []
     assert states(again) == {"node1": "known", "node2": "known"}
 
 
-def test_it_asks_once_for_all(sandbox: None, tmp_path: Path, first: Machine, second: Machine) -> None:
+def test_all_keys_are_confirmed_with_one_prompt(sandbox: None, tmp_path: Path, first: Machine, second: Machine) -> None:
     lab = make_lab(tmp_path / "lab", at(first, second))
     for answer, pinned in (("no", 0), ("yes", 2)):
         argv = [str(BIN / "ansible-playbook"), TRUST, "-i", str(lab)]
@@ -154,9 +154,7 @@ def test_it_asks_once_for_all(sandbox: None, tmp_path: Path, first: Machine, sec
 
 
 @pytest.mark.moment
-def test_a_changed_key_is_refused_by_name(
-    play: Play, tmp_path: Path, first: Machine, second: Machine, outsider: Machine
-) -> None:
+def test_changed_key_is_refused(play: Play, tmp_path: Path, first: Machine, second: Machine, outsider: Machine) -> None:
     lab = make_lab(tmp_path / "lab", at(second, outsider))
     assert play(TRUST, inventory=lab, extravars=YES).rc == 0
     before = pins(lab)
@@ -172,7 +170,7 @@ def test_a_changed_key_is_refused_by_name(
         assert "outsider: refused (CHANGED): it was known by SHA256:" in refused.stdout
         assert "-e trust_replace=outsider." in refused.stdout
         assert pins(lab) == [*before, f"{first.address} {host_key(first)}"]
-        # Expected, and still asked for.
+        # An expected change is still confirmed by the user.
         unasked = without_a_terminal(lab, "-e", "trust_replace=outsider")
         assert unasked.returncode != 0
         assert "-e trust_confirmed=true -e trust_replace=outsider" in unasked.stdout
@@ -187,7 +185,7 @@ def test_a_changed_key_is_refused_by_name(
 
 
 @pytest.mark.moment
-def test_nodes_that_do_not_answer_do_not_stop_the_others(
+def test_unreachable_nodes_do_not_block_the_others(
     play: Play, tmp_path: Path, first: Machine, second: Machine, outsider: Machine
 ) -> None:
     prefix = first.address.rpartition(".")[0]
@@ -217,9 +215,7 @@ def test_nodes_that_do_not_answer_do_not_stop_the_others(
     assert "No node answered" in silent.stdout
 
 
-def test_the_inventorys_fingerprints_need_no_question(
-    play: Play, tmp_path: Path, first: Machine, second: Machine
-) -> None:
+def test_inventory_fingerprints_need_no_prompt(play: Play, tmp_path: Path, first: Machine, second: Machine) -> None:
     nodes = {
         **at(first, cluster_host_key=fingerprint(first)),
         **at(second, cluster_host_key=fingerprint(first)),
@@ -232,7 +228,7 @@ def test_the_inventorys_fingerprints_need_no_question(
     assert pins(lab) == [f"{first.address} {host_key(first)}"]
 
 
-def test_hashed_lines_and_lines_of_others(play: Play, tmp_path: Path, first: Machine, second: Machine) -> None:
+def test_hashed_and_foreign_lines_are_kept(play: Play, tmp_path: Path, first: Machine, second: Machine) -> None:
     lab = make_lab(tmp_path / "lab", at(first))
     pinned = lab / "known_hosts"
     pinned.write_text(f"{first.address} {host_key(first)}\n")
@@ -249,7 +245,7 @@ def test_hashed_lines_and_lines_of_others(play: Play, tmp_path: Path, first: Mac
     assert play(TRUST, inventory=lab, extravars=YES).rc == 0
     assert pinned.read_text() == f"{hashed}{second.address} {host_key(second)} muster:node2\n"
 
-    # node2 leaves: its line is reported, not taken away unasked.
+    # node2 leaves: its line is reported and kept.
     del nodes["gpu_nodes"]["hosts"]["node2"]
     (lab / "hosts.yml").write_text(yaml.safe_dump(nodes))
     left = play(TRUST, inventory=lab)
@@ -259,8 +255,8 @@ def test_hashed_lines_and_lines_of_others(play: Play, tmp_path: Path, first: Mac
     )
 
 
-def test_through_a_bastion(play: Play, tmp_path: Path, first: Machine, outsider: Machine) -> None:
-    """The outsider is the bastion; its own key must be known before, as ssh itself demands."""
+def test_nodes_behind_a_bastion_are_pinned(play: Play, tmp_path: Path, first: Machine, outsider: Machine) -> None:
+    """The outsider is the bastion. ssh requires that its host key is already known."""
     known = tmp_path / "bastion_known_hosts"
     settings = tmp_path / "ssh_config"
     settings.write_text(
@@ -280,7 +276,7 @@ def test_through_a_bastion(play: Play, tmp_path: Path, first: Machine, outsider:
     assert pins(lab) == [f"{first.address} {host_key(first)}"]
 
 
-def test_an_unknown_key_leads_to_this_playbook(tmp_path: Path, first: Machine) -> None:
+def test_unknown_key_error_points_to_the_trust_playbook(tmp_path: Path, first: Machine) -> None:
     lab = make_lab(tmp_path / "lab", at(first))
     result = without_a_terminal(lab, playbook="playbooks/baseline.yml")
     assert result.returncode != 0

@@ -1,4 +1,4 @@
-"""The rehearsal of tests/gpu/two_nodes: all of it but the GPU, on a pretended device machine, over Gloo."""
+"""Rehearsal of tests/gpu/two_nodes without a GPU, on a simulated device machine, with Gloo."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pretended_device import Device, device, make_root
 if TYPE_CHECKING:
     from pathlib import Path
 
-LIMIT = 620  # seconds, on two processors that other tests need as well; a machine with a GPU has more of them
-# What nodes could leave behind: mounts, links, routes, processes, control groups, and files where others have theirs.
+LIMIT = 620  # seconds, on two processors shared with other tests; GPU machines have more
+# Possible leftovers: mounts, links, routes, processes, cgroups, and files in shared folders.
 STATE = """
 cut -d' ' -f1-3 /proc/mounts; ls /sys/class/net /run /tmp /repo/artifacts/two-nodes
 ps -eo stat=,args= | grep -v 'ps -eo'
@@ -35,7 +35,7 @@ def prepared() -> None:
 
 
 def rehearse(machine: Device, out: Path, *names: str) -> dict[str, tuple[str, str]]:
-    """Run experiments, and return what came of each: its outcome, and what was seen."""
+    """Run experiments. Return the outcome and the details of each."""
     before = machine.run("sh", "-c", STATE).stdout.splitlines()
     done = machine.run("tests/gpu/two_nodes/run", f"--limit={LIMIT}", *names, timeout=LIMIT + 60)
     print(done.stdout, done.stderr)
@@ -53,7 +53,7 @@ def rehearse(machine: Device, out: Path, *names: str) -> dict[str, tuple[str, st
     return {one["name"]: (one["outcome"], one["seen"]) for one in kept["experiments"]}
 
 
-def test_the_rehearsal(tmp_path: Path) -> None:
+def test_rehearsal_of_all_experiments(tmp_path: Path) -> None:
     names = ("probe", "healthy", "acceptance", "stopped", "dropped", "hog")
     with device(tmp_path) as machine:
         seen = rehearse(machine, tmp_path, *names)
@@ -74,8 +74,8 @@ def test_the_rehearsal(tmp_path: Path) -> None:
         assert "  What: the launch has not ended\n" in live.read().decode()
 
 
-def test_systemd_of_nodes_on_cgroup_v2_alone(tmp_path: Path) -> None:
-    """The kernel lists the tree of cgroup v1 as well, which no node uses: a launch knows its own group all the same."""
+def test_nodes_work_with_cgroup_v2_only(tmp_path: Path) -> None:
+    """The kernel also lists the cgroup v1 tree, which no node uses. A launch must still find its own cgroup."""
     with device(tmp_path, v2_alone=True) as machine:
         assert rehearse(machine, tmp_path, "killed") == {
             "killed": ("PASS", "failed process.killed, launch.signal, launch.cause")

@@ -1,7 +1,7 @@
-"""Another PyTorch on nodes that are in use: one first, then the others; and back again.
+"""A PyTorch upgrade of nodes in use: one node first, then the others, and the rollback.
 
-The wheels are stand-ins: the real PyTorch of the nodes under other versions, one of which multiplies wrongly on node3.
-In this order: each test begins where the one before has left the nodes.
+The wheels are stubs: the nodes' real PyTorch under other versions, one of which computes wrong products on node3. The
+tests depend on their order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from acceptance_runs import BESIDE_TORCH
+from acceptance_runs import SITE_PACKAGES_OF_TORCH
 from killable import Run, moments
 from lab import SANDBOX_KNOWS, at, make_lab
 from machines import NODES, run_playbook
@@ -33,14 +33,14 @@ BOOK = "playbooks/upgrade.yml"
 PLAN, END = "Plan the order of the upgrade", "Write the upgrade into the inventory"
 BEFORE, AFTER, WRONG, BROKEN = "2.0.0", "2.1.0", "2.2.0", "2.3.0"
 OPTION = "cluster_torch_version"
-# What a launch is on a node, as far as a look from outside can say: its unit.
+# The unit, by which a launch is recognised on its node.
 LAUNCH, NOTEBOOK = "muster-launch-20261124-101010-abcd", "standin-notebook"
 PIP_CONF = "~/.config/pip/pip.conf"
 
 
 @dataclass
 class Cluster:
-    """Three nodes with stand-in wheels, and an inventory of their own."""
+    """Three nodes with stub wheels and their own inventory."""
 
     machines: list[Machine]
     index: PackageIndex
@@ -55,7 +55,7 @@ class Cluster:
         return run_playbook(folder, playbook, inventory=self.inventory, extravars=extravars, check=check)
 
     def versions(self) -> dict[str, str]:
-        """The release that each node's link leads to, seen from outside."""
+        """Return the release of each node's current environment, read from outside."""
         return {machine.name: link(machine).partition("-")[0] for machine in self.machines}
 
     def start(self) -> None:
@@ -63,7 +63,7 @@ class Cluster:
         assert result.rc == 0, result.stdout
         assert self.versions() == all_have(BEFORE)
 
-    def said_in_the_end(self, result: Result) -> str:
+    def final_message(self, result: Result) -> str:
         (said,) = {done["msg"] for done in result.results(END).values()}
         return str(said)
 
@@ -102,7 +102,7 @@ def cluster(three_nodes: dict[str, Machine], tmp_path_factory: pytest.TempPathFa
         ddp_smoke_stall_timeout=300,
     )
     shutil.copy(SANDBOX_KNOWS, inventory / "known_hosts")
-    real = machines[0].inside("sh", "-c", f"echo {BESIDE_TORCH}").stdout.strip()
+    real = machines[0].inside("sh", "-c", f"echo {SITE_PACKAGES_OF_TORCH}").stdout.strip()
     for release in (BEFORE, AFTER):
         relabelled_torch(wheels, f"{release}+cpu", real)
     relabelled_torch(wheels, f"{WRONG}+cpu", real, spoilt="node3")
@@ -118,7 +118,7 @@ def cluster(three_nodes: dict[str, Machine], tmp_path_factory: pytest.TempPathFa
         machine.inside("sh", "-c", f"rm -rf {ROOT} {PIP_CONF}")
 
 
-def test_a_check_shows_what_would_change_and_changes_nothing(cluster: Cluster) -> None:
+def test_check_mode_shows_the_plan_and_changes_nothing(cluster: Cluster) -> None:
     result = cluster.play(torch_version=AFTER, check=True)
     assert result.rc == 0, result.stdout
     shown = result.results(PLAN)["node1"]["msg"].splitlines()
@@ -127,11 +127,11 @@ def test_a_check_shows_what_would_change_and_changes_nothing(cluster: Cluster) -
     assert cluster.versions() == all_have(BEFORE)
 
 
-def test_a_first_node_that_computes_wrongly_ends_it(cluster: Cluster) -> None:
+def test_wrong_result_on_the_first_node_ends_the_upgrade(cluster: Cluster) -> None:
     result = cluster.play(torch_version=WRONG)
     assert result.rc != 0
     assert cluster.versions() == {**all_have(BEFORE), "node3": WRONG}
-    said = cluster.said_in_the_end(result)
+    said = cluster.final_message(result)
     assert said.startswith("node3: the launch ran, but its result is wrong."), said
     assert "a product of matrices (float32) is not exact in integers" in said
     assert "The upgrade ends here: node1, node2 are as before, and the inventory too." in said
@@ -140,15 +140,15 @@ def test_a_first_node_that_computes_wrongly_ends_it(cluster: Cluster) -> None:
     assert cluster.listed == BEFORE
 
 
-def test_it_goes_back_to_what_the_inventory_has(cluster: Cluster) -> None:
+def test_rollback_restores_the_release_of_the_inventory(cluster: Cluster) -> None:
     result = cluster.play(rollback="true")
     assert result.rc == 0, result.stdout
     assert {text.partition(":")[0] for text in result.changed} == {"node3"}
     assert cluster.versions() == all_have(BEFORE)
-    assert cluster.said_in_the_end(result) == f"3 nodes have PyTorch {BEFORE}."
+    assert cluster.final_message(result) == f"3 nodes have PyTorch {BEFORE}."
 
 
-def test_nodes_that_somebody_works_on_are_left_for_later(cluster: Cluster) -> None:
+def test_nodes_in_use_are_deferred(cluster: Cluster) -> None:
     launching, reading, _ = cluster.machines
     launching.inside("systemd-run", f"--unit={LAUNCH}", "--uid=muster", "sleep", "infinity")
     notebook = f"{ROOT}/current/bin/python -c 'import torch, time; time.sleep(9999)'"
@@ -164,7 +164,7 @@ def test_nodes_that_somebody_works_on_are_left_for_later(cluster: Cluster) -> No
     assert [one.stdout.strip() for one in still] == ["active"] * 2
     assert result.rc != 0
     assert cluster.versions() == {**all_have(BEFORE), "node3": AFTER}
-    said = cluster.said_in_the_end(result)
+    said = cluster.final_message(result)
     launch_id = LAUNCH.removeprefix("muster-launch-")
     assert f"node1 is left for later: launch {launch_id} of muster." in said
     assert f"node2 is left for later: PID {pid} of muster (" in said
@@ -174,8 +174,8 @@ def test_nodes_that_somebody_works_on_are_left_for_later(cluster: Cluster) -> No
     assert f"have not kept an environment with PyTorch {BROKEN}" in back.stdout
 
 
-def test_a_killed_run_is_finished_by_the_same_command(cluster: Cluster) -> None:
-    """It is killed while the second node is built. The first one, which has it, is tried once more."""
+def test_same_command_completes_a_killed_run(cluster: Cluster) -> None:
+    """The run is killed while the second node is built. The next run tries the finished first node again."""
     folder = cluster.folder / "killed"
     folder.mkdir()
     arguments = (BOOK, "-e", f"torch_version={AFTER}", "-e", "upgrade_smoke=none")
@@ -183,7 +183,7 @@ def test_a_killed_run_is_finished_by_the_same_command(cluster: Cluster) -> None:
     second = cluster.machines[0]
     beside = ("sh", "-c", f"ls -d {ROOT}/envs/{AFTER}-*")
     try:
-        until(lambda: second.inside(*beside, check=False).returncode == 0, PATIENCE, "it is being built")
+        until(lambda: second.inside(*beside, check=False).returncode == 0, PATIENCE, "the environment is being built")
     finally:
         run.kill()
     assert cluster.listed == BEFORE
@@ -197,8 +197,8 @@ def test_a_killed_run_is_finished_by_the_same_command(cluster: Cluster) -> None:
     assert any({one["node"] for one in nodes} == set(NODES) for nodes in tried)
 
 
-def test_killed_at_five_moments_it_is_finished_by_the_same_command(cluster: Cluster) -> None:
-    """Every time from the release before, whose environment is all that is there."""
+def test_same_command_completes_runs_killed_at_five_moments(cluster: Cluster) -> None:
+    """Each run starts with only the previous release installed."""
     folder = cluster.folder / "killed_at_moments"
     folder.mkdir()
     arguments = (BOOK, "-e", f"torch_version={AFTER}", "-e", "upgrade_smoke=none")
@@ -228,19 +228,19 @@ def test_killed_at_five_moments_it_is_finished_by_the_same_command(cluster: Clus
         assert (cluster.versions(), cluster.listed) == (all_have(AFTER), AFTER), run.task
 
 
-def test_again_it_changes_nothing(cluster: Cluster) -> None:
+def test_second_run_changes_nothing(cluster: Cluster) -> None:
     before = (cluster.inventory / "hosts.yml").read_bytes()
     result = cluster.play(torch_version=AFTER)
     assert (result.rc, result.changed) == (0, []), result.stdout
     assert (cluster.inventory / "hosts.yml").read_bytes() == before
 
 
-def test_a_batch_that_is_not_good_ends_it(cluster: Cluster) -> None:
+def test_failed_batch_ends_the_upgrade(cluster: Cluster) -> None:
     before = cluster.versions()
     result = cluster.play(torch_version=BROKEN, canary="node1", batch=2, upgrade_smoke="none")
     assert result.rc != 0
     assert cluster.versions() == {**before, "node1": BROKEN, "node2": BROKEN}, result.stdout
-    assert "libstandin.so.1: no such file" in cluster.said_in_the_end(result)
+    assert "libstandin.so.1: no such file" in cluster.final_message(result)
     back = cluster.play(rollback="true")
     assert back.rc == 0, back.stdout
     assert cluster.versions() == before

@@ -1,7 +1,7 @@
-"""Another driver on nodes that are in use, one first; back to the one before; and a newer kernel beside a driver.
+"""A driver upgrade of nodes in use, one node first; the rollback; and a newer kernel beside a driver.
 
-Stand-in GPU nodes and repositories (tests/standins); apt, dpkg and the restarts are real. Nothing is launched on them:
-there are no GPUs. In this order: each test begins where the one before has left the nodes.
+GPU nodes and repositories are simulated (tests/standins). apt, dpkg and reboots are real. Without GPUs, no launch runs.
+The tests depend on their order.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BROKEN = "/etc/standin-gpu-broken"
 
 @dataclass
 class Lab:
-    """Two stand-in GPU nodes, and an inventory of their own."""
+    """Two simulated GPU nodes and their own inventory."""
 
     nodes: list[Machine]
     inventory: Path
@@ -56,8 +56,8 @@ class Lab:
     def loaded(self) -> list[str]:
         return [loaded(node) for node in self.nodes]
 
-    def type(self, command: str) -> None:
-        """As a person does who reads it, with the inventory that the screen adds."""
+    def run_command(self, command: str) -> None:
+        """Run a printed command with the inventory that the user adds."""
         program, *words = shlex.split(command)
         argv = [str(BIN / program), "-i", str(self.inventory), *words]
         environment = {**os.environ, **ENVIRONMENT}
@@ -65,7 +65,7 @@ class Lab:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def said(result: Result, task: str) -> str:
+def message_of(result: Result, task: str) -> str:
     return str(next(done["msg"] for done in result.results(task).values()))
 
 
@@ -98,18 +98,18 @@ def lab(gpu_cluster: GpuCluster, tmp_path_factory: pytest.TempPathFactory) -> La
     return Lab(gpu_cluster.nodes, inventory, folder)
 
 
-def test_a_check_shows_which_driver_and_changes_nothing(lab: Lab) -> None:
+def test_check_mode_shows_the_driver_and_changes_nothing(lab: Lab) -> None:
     before = [boot(node) for node in lab.nodes]
     result = lab.play(driver=BRANCH, check=True)
     assert result.rc == 0, result.stdout
-    shown = said(result, PLAN).splitlines()
+    shown = message_of(result, PLAN).splitlines()
     assert shown[0] == f"changes  node1, node2: driver {BEFORE} -> {BRANCH} from nvidia"
     assert shown[2] == "order    node2 first, by itself, then node1; a batch that is not good ends it"
     assert [boot(node) for node in lab.nodes] == before
     assert lab.loaded() == [BEFORE] * 2
 
 
-def test_a_first_node_on_which_it_does_not_load_ends_it_and_goes_back(lab: Lab) -> None:
+def test_driver_that_does_not_load_on_the_first_node_ends_the_upgrade(lab: Lab) -> None:
     other, first = lab.nodes
     there = versions(first)
     first.inside("touch", BROKEN)
@@ -118,7 +118,7 @@ def test_a_first_node_on_which_it_does_not_load_ends_it_and_goes_back(lab: Lab) 
     assert result.rc != 0
     assert (loaded(other), versions(other)) == (BEFORE, there), result.stdout
     assert versions(first)["libnvidia-compute"].startswith(AFTER), result.stdout
-    ended = said(result, END)
+    ended = message_of(result, END)
     assert "The upgrade ends here: node1 is as before, and the inventory too." in ended
     owner = first.inside("stat", "--format=%U %a", KEPT).stdout.split()
     assert owner == ["root", "755"]
@@ -127,30 +127,30 @@ def test_a_first_node_on_which_it_does_not_load_ends_it_and_goes_back(lab: Lab) 
     before = boot(first)
     assert len(commands) == 2
     for command in commands:
-        lab.type(command)
-    until(lambda: boot(first) != before and loaded(first) == BEFORE, 150, "it has started anew with the driver before")
-    until(first.ssh_answers, PATIENCE, "it can be logged in to")
+        lab.run_command(command)
+    until(lambda: boot(first) != before and loaded(first) == BEFORE, 150, "reboot with the previous driver")
+    until(first.ssh_answers, PATIENCE, "the node accepts logins")
     assert versions(first) == there
 
 
-def test_all_get_it_and_the_inventory_says_so(lab: Lab) -> None:
+def test_all_nodes_get_the_driver_and_the_inventory_is_updated(lab: Lab) -> None:
     result = lab.play(driver=BRANCH)
     assert result.rc == 0, result.stdout
     assert lab.loaded() == [AFTER] * 2
-    assert said(result, END) == f"2 nodes have the driver {BRANCH}."
+    assert message_of(result, END) == f"2 nodes have the driver {BRANCH}."
     listed = yaml.safe_load((lab.inventory / "hosts.yml").read_text())["gpu_nodes"]["vars"]
     assert listed["gpu_stack_driver"] == BRANCH
     assert [kept(node) for node in lab.nodes] == [[], []]
 
 
-def test_again_it_changes_nothing(lab: Lab) -> None:
+def test_second_run_changes_nothing(lab: Lab) -> None:
     before = [boot(node) for node in lab.nodes]
     result = lab.play(driver=BRANCH)
     assert (result.rc, result.changed) == (0, []), result.stdout
     assert [boot(node) for node in lab.nodes] == before
 
 
-def test_a_kernel_for_which_no_module_can_be_built_is_refused(lab: Lab) -> None:
+def test_kernel_without_headers_for_the_module_is_refused(lab: Lab) -> None:
     before = [boot(node) for node in lab.nodes]
     for node in lab.nodes:
         put_pocket(node.container, make_pocket(lab.folder / f"no-headers-{node.name}", newer=True, parts=PARTS))
@@ -163,7 +163,7 @@ def test_a_kernel_for_which_no_module_can_be_built_is_refused(lab: Lab) -> None:
     assert [boot(node) for node in lab.nodes] == before
 
 
-def test_a_kernel_comes_with_the_module_of_the_driver(lab: Lab) -> None:
+def test_kernel_upgrade_builds_the_driver_module(lab: Lab) -> None:
     for node in lab.nodes:
         pocket = make_pocket(lab.folder / f"with-headers-{node.name}", newer=True, parts=(*PARTS, *HEADERS))
         put_pocket(node.container, pocket)

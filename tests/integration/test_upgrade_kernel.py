@@ -1,7 +1,7 @@
-"""Security fixes of the kernel on nodes that are in use: one first, then the others, each started anew; and back again.
+"""Kernel security updates of nodes in use: one node first, then the others, each with a reboot, and the way back.
 
-Kernels, their security pocket and GRUB are stand-ins (tests/standins/kernels.py); apt, dpkg, the restarts and what is
-launched on the nodes behind them are real. In this order: each test begins where the one before has left the nodes.
+Kernels, their security pocket and GRUB are stubs (tests/standins/kernels.py). apt, dpkg, reboots and the following
+launches are real. The tests depend on their order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kernels import NEW, OLD, PINNED, make_pocket, put_old_kernel, put_pocket, take_off
+from kernels import NEW, OLD, PINNED, make_pocket, put_old_kernel, put_pocket, remove_all
 from killable import Run
 from lab import SANDBOX_KNOWS, at, make_lab
 from machines import NODES, run_playbook
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from machines import Machine, Result
 
 pytestmark = pytest.mark.slow
-ENTRY = f"gnulinux-advanced-standin>gnulinux-{OLD}-advanced-standin"  # of GRUB's menu
+ENTRY = f"gnulinux-advanced-standin>gnulinux-{OLD}-advanced-standin"  # of the GRUB menu
 BOOK = "playbooks/upgrade.yml"
 PLAN, END = "Plan the order of the upgrade", "Write the upgrade into the inventory"
 WORK = "standin-work"
@@ -41,7 +41,7 @@ MOMENTS = ("Inspect the kernels", "Install the kernel fixes", "[upgrade : Reboot
 
 @dataclass
 class Cluster:
-    """Three nodes that run the older kernel, as they say, and an inventory of their own."""
+    """Three nodes that report the older kernel, and their own inventory."""
 
     machines: dict[str, Machine]
     inventory: Path
@@ -61,12 +61,12 @@ class Cluster:
     def boots(self) -> dict[str, str]:
         return {name: boot(machine) for name, machine in self.machines.items()}
 
-    def said_in_the_end(self, result: Result) -> str:
+    def final_message(self, result: Result) -> str:
         (said,) = {done["msg"] for done in result.results(END).values()}
         return str(said)
 
-    def type(self, command: str) -> None:
-        """As a person does who reads it, with the inventory that the screen adds."""
+    def run_command(self, command: str) -> None:
+        """Run a printed command with the inventory that the user adds."""
         program, *words = shlex.split(command)
         argv = [str(BIN / program), "-i", str(self.inventory), *words]
         environment = {**os.environ, **ENVIRONMENT}
@@ -86,7 +86,7 @@ def boot(machine: Machine) -> str:
     return machine.inside("cat", "/proc/sys/kernel/random/boot_id", check=False).stdout.strip()
 
 
-def start_anew(machine: Machine) -> None:
+def restart(machine: Machine) -> None:
     machine.podman("restart")
     until(machine.ssh_answers, PATIENCE, f"{machine.name} is back")
 
@@ -111,11 +111,11 @@ def cluster(three_nodes: dict[str, Machine], tmp_path_factory: pytest.TempPathFa
         put_pocket(machine.container, after)
     yield cluster
     for machine in three_nodes.values():
-        take_off(machine.container)
-        start_anew(machine)
+        remove_all(machine.container)
+        restart(machine)
 
 
-def test_a_check_shows_what_apt_brings_and_changes_nothing(cluster: Cluster) -> None:
+def test_check_mode_shows_the_packages_and_changes_nothing(cluster: Cluster) -> None:
     before = cluster.boots()
     result = cluster.play(check=True)
     assert result.rc == 0, result.stdout
@@ -128,7 +128,7 @@ def test_a_check_shows_what_apt_brings_and_changes_nothing(cluster: Cluster) -> 
     assert cluster.boots() == before
 
 
-def test_a_package_that_somebody_holds_is_left_alone(cluster: Cluster) -> None:
+def test_held_package_is_kept(cluster: Cluster) -> None:
     before = cluster.boots()
     second = cluster.machines["node2"]
     second.inside("apt-mark", "hold", META)
@@ -140,7 +140,7 @@ def test_a_package_that_somebody_holds_is_left_alone(cluster: Cluster) -> None:
     assert cluster.boots() == before
 
 
-def test_a_first_node_that_comes_back_with_its_old_kernel_ends_it(cluster: Cluster) -> None:
+def test_old_kernel_after_the_reboot_of_the_first_node_ends_the_upgrade(cluster: Cluster) -> None:
     before = cluster.boots()
     first = cluster.machines["node3"]
     first.inside("sh", "-c", f"echo gnulinux-{OLD}-advanced-standin >{PINNED}")
@@ -150,7 +150,7 @@ def test_a_first_node_that_comes_back_with_its_old_kernel_ends_it(cluster: Clust
     assert result.rc != 0
     assert after["node3"] != before["node3"], result.stdout
     assert {name: after[name] for name in ("node1", "node2")} == {name: before[name] for name in ("node1", "node2")}
-    said = cluster.said_in_the_end(result)
+    said = cluster.final_message(result)
     assert said.startswith(f"node3: it was started anew, and runs {OLD} and not {NEW}: "), said
     assert "The upgrade ends here: node1, node2 are as before." in said
     (choose,) = re.findall(r"^  (ansible node3 .*grub-reboot .*)$", said, re.MULTILINE)
@@ -159,20 +159,20 @@ def test_a_first_node_that_comes_back_with_its_old_kernel_ends_it(cluster: Clust
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_killed_at_any_moment_nobody_is_locked_out(cluster: Cluster, tmp_path: Path, moment: str) -> None:
-    """The first node alone has come to it, whatever it is in: what comes behind begins there."""
+def test_killed_run_locks_nobody_out(cluster: Cluster, tmp_path: Path, moment: str) -> None:
+    """Only the first node has reached this step, and the next run starts in that state."""
     others = {name: boot(cluster.machines[name]) for name in ("node1", "node2")}
     run = Run(tmp_path, BOOK, "-e", "kernel=security", "-e", "upgrade_smoke=none", inventory=cluster.inventory)
     until(partial(has_come_to, run, moment), PATIENCE, moment)
     run.kill()
     assert moment in run.shown, run.shown
     for machine in cluster.machines.values():
-        until(machine.ssh_answers, PATIENCE, f"{machine.name} can be logged in to")
+        until(machine.ssh_answers, PATIENCE, f"{machine.name} accepts logins")
     assert {name: boot(cluster.machines[name]) for name in others} == others
 
 
-def test_nobody_is_ended_by_a_restart(cluster: Cluster) -> None:
-    """node3 has the packages, and its start alone is due. On node1 somebody computes, with nothing of Muster's."""
+def test_busy_node_is_not_rebooted(cluster: Cluster) -> None:
+    """node3 has the packages and only needs its reboot. A process outside Muster computes on node1."""
     busy = cluster.machines["node1"]
     busy.inside("systemd-run", f"--unit={WORK}", "--uid=admin", "sleep", "infinity")
     pid = busy.inside("systemctl", "show", "--value", "--property=MainPID", WORK).stdout.strip()
@@ -183,7 +183,7 @@ def test_nobody_is_ended_by_a_restart(cluster: Cluster) -> None:
     assert (still, boot(busy)) == ("active", before)
     assert result.rc != 0
     assert cluster.kernels() == {"node1": OLD, "node2": NEW, "node3": NEW}, result.stdout
-    said = cluster.said_in_the_end(result)
+    said = cluster.final_message(result)
     assert (
         f"node1 is left for later: PID {pid} of admin (/usr/bin/sleep infinity) would be ended by the restart." in said
     )
@@ -192,29 +192,29 @@ def test_nobody_is_ended_by_a_restart(cluster: Cluster) -> None:
     assert all({one["node"] for one in nodes} <= {"node2", "node3"} for nodes in tried)
 
 
-def test_the_same_command_ends_it(cluster: Cluster) -> None:
+def test_same_command_completes_the_upgrade(cluster: Cluster) -> None:
     result = cluster.play(upgrade_smoke="none")
     assert result.rc == 0, result.stdout
     assert cluster.kernels() == dict.fromkeys(NODES, NEW)
-    assert cluster.said_in_the_end(result) == "3 nodes have the newest security fixes of their kernel."
+    assert cluster.final_message(result) == "3 nodes have the newest security fixes of their kernel."
     for machine in cluster.machines.values():
         there = machine.inside("sh", "-c", "ls /boot/vmlinuz-*; apt-mark showhold").stdout.split()
         assert there == [f"/boot/vmlinuz-{OLD}", f"/boot/vmlinuz-{NEW}"]
 
 
-def test_again_it_changes_nothing(cluster: Cluster) -> None:
+def test_second_run_changes_nothing(cluster: Cluster) -> None:
     before = cluster.boots()
     result = cluster.play()
     assert (result.rc, result.changed) == (0, []), result.stdout
     assert cluster.boots() == before
 
 
-def test_the_commands_that_were_shown_start_the_older_kernel_once(cluster: Cluster) -> None:
+def test_printed_commands_boot_the_older_kernel_once(cluster: Cluster) -> None:
     node = cluster.machines["node3"]
     before = boot(node)
     for words in (shlex.join(["grub-reboot", ENTRY]), "shutdown -r +1"):
-        cluster.type(f"ansible node3 --become -m ansible.builtin.command -a {shlex.quote(words)}")
-    until(lambda: running(node) == OLD and boot(node) != before, 120, "it has started anew")
-    until(node.ssh_answers, PATIENCE, "it can be logged in to")
-    start_anew(node)
+        cluster.run_command(f"ansible node3 --become -m ansible.builtin.command -a {shlex.quote(words)}")
+    until(lambda: running(node) == OLD and boot(node) != before, 120, "the node has rebooted")
+    until(node.ssh_answers, PATIENCE, "the node accepts logins")
+    restart(node)
     assert running(node) == NEW

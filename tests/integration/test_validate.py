@@ -1,4 +1,4 @@
-"""The inventory is judged before any node is contacted."""
+"""The inventory is validated before any node is contacted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LAB = Path(__file__).parents[2] / "inventory/lab"
 SAMPLE = "node1: 198.51.100.11 is a sample address"
 
 
-def test_the_sandbox_is_a_good_inventory(play: Play) -> None:
+def test_sandbox_inventory_is_valid(play: Play) -> None:
     result = play("playbooks/validate.yml")
     assert result.rc == 0, result.stdout
     assert not result.changed
@@ -25,7 +25,7 @@ def test_the_sandbox_is_a_good_inventory(play: Play) -> None:
     [{}, {"tags": "baseline"}, {"limit": "node2"}, {"check": True}, {"extravars": {"cluster_validated": "no"}}],
     ids=["whole", "one tag", "one node", "check mode", "text for a boolean"],
 )
-def test_the_road_never_connects_to_sample_addresses(play: Play, requested: dict[str, Any]) -> None:
+def test_pipeline_never_connects_to_sample_addresses(play: Play, requested: dict[str, Any]) -> None:
     result = play("site.yml", inventory=LAB, **requested)
     assert result.rc != 0
     assert SAMPLE in result.stdout
@@ -33,13 +33,13 @@ def test_the_road_never_connects_to_sample_addresses(play: Play, requested: dict
     assert tasks == {"Validate the inventory"}
 
 
-def test_a_plan_may_be_made_of_sample_addresses(play: Play) -> None:
+def test_plan_accepts_sample_addresses(play: Play) -> None:
     result = play("playbooks/plan.yml", inventory=LAB)
     assert result.rc == 0, result.stdout
     assert "--local-addr=198.51.100.12" in result.stdout
 
 
-def test_every_problem_is_reported_at_once(play: Play, tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once(play: Play, tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text(
         "gpu_nodes:\n"
         "  vars: {cluster_user: root, cluster_master_port: 29x00}\n"
@@ -58,7 +58,7 @@ def test_every_problem_is_reported_at_once(play: Play, tmp_path: Path) -> None:
     ]
 
 
-def test_an_inventory_without_nodes_is_refused(play: Play, tmp_path: Path) -> None:
+def test_inventory_without_nodes_is_refused(play: Play, tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text("all:\n  hosts:\n    lonely:\n")
     result = play("site.yml", inventory=tmp_path)
     assert result.rc != 0
@@ -80,9 +80,9 @@ def test_fewer_forks_than_nodes_are_refused(play: Play) -> None:
         ),
         ("    node1: {ansible_host: 10.0.0.1\n", "Completely failed to parse inventory source"),
     ],
-    ids=["a node twice", "a brace that is not closed"],
+    ids=["duplicate node", "unclosed brace"],
 )
-def test_a_broken_file_is_not_a_cluster_without_nodes(play: Play, tmp_path: Path, hosts: str, sentence: str) -> None:
+def test_unparsable_inventory_is_reported_as_such(play: Play, tmp_path: Path, hosts: str, sentence: str) -> None:
     (tmp_path / "hosts.yml").write_text(f"gpu_nodes:\n  hosts:\n{hosts}")
     result = play("playbooks/validate.yml", inventory=tmp_path)
     assert result.rc != 0
@@ -90,7 +90,7 @@ def test_a_broken_file_is_not_a_cluster_without_nodes(play: Play, tmp_path: Path
     assert "has no nodes" not in result.stdout
 
 
-def test_a_mode_and_a_password_as_people_write_them(play: Play, tmp_path: Path) -> None:
+def test_yaml_boolean_mode_and_plain_password_are_handled(play: Play, tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text(
         "gpu_nodes:\n  hosts:\n    node1: {ansible_host: 10.0.0.1, ansible_become_password: hunter2}\n"
         "  vars: {firewall_mode: off, node_baselin_mode: verify}\n"

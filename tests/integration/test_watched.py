@@ -1,4 +1,4 @@
-"""A detached launch with restarts: its watcher on the head node goes on when its controller is gone, on three nodes."""
+"""A detached launch with restarts on three nodes: its watcher continues without the controller."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.moment, pytest.mark.slow]
 SCRIPT = ROOT / "tests/integration/payloads/watched.py"
 GATE = "/var/tmp/muster-test-watched"
 CLUSTER = "sandbox" if NAME == "muster" else NAME
-MARK = "c9f1e7a05b8d4e62"  # the value of a variable that is called as secrets are
+MARK = "c9f1e7a05b8d4e62"  # value of a variable whose name looks like a secret
 LAUNCH = {
     "launch_script_src": "../train.py",
     "launch_args": [GATE],
@@ -54,7 +54,7 @@ def nodes(with_pytorch: None, node: Callable[[str], Machine]) -> list[Machine]:
 
 @pytest.fixture(scope="module")
 def anna_and_ben(nodes: list[Machine], play: Play) -> Iterator[tuple[Person, Person]]:
-    """Both launch for themselves; anna logs in between the nodes as well."""
+    """Yield two launch users. Only anna can log in between the nodes."""
     with people(nodes, anna=2001, ben=2002) as (anna, ben):
         given = {"launch_users": ["anna", "ben"], "ssh_mesh_users": ["anna"]}
         made = play("site.yml", tags="network,launch_users", extravars=given)
@@ -80,8 +80,8 @@ def anna(anna_and_ben: tuple[Person, Person], nodes: list[Machine]) -> Iterator[
 
 
 @pytest.fixture
-def elsewhere(anna: Person, tmp_path_factory: pytest.TempPathFactory) -> Person:
-    """The same person on another controller, which has begun nothing."""
+def other_host(anna: Person, tmp_path_factory: pytest.TempPathFactory) -> Person:
+    """Yield the same user on another controller without launches."""
     other = replace(anna, folder=anna.folder / "elsewhere")
     if not other.folder.exists():
         other.folder.mkdir()
@@ -92,12 +92,12 @@ def elsewhere(anna: Person, tmp_path_factory: pytest.TempPathFactory) -> Person:
 
 
 class Watched:
-    """One launch, as its head node shows it from inside."""
+    """One launch, as seen by its user on the head node."""
 
     def __init__(self, person: Person, head: Machine) -> None:
         self.person = person
         self.head = head
-        self.begun = person.types("ansible-playbook", "playbooks/launch.yml", "-i", "../lab", "-e", json.dumps(LAUNCH))
+        self.begun = person.run("ansible-playbook", "playbooks/launch.yml", "-i", "../lab", "-e", json.dumps(LAUNCH))
         assert self.begun.returncode == 0, self.begun.stdout + self.begun.stderr
         self.launch_id = newest(person).name
         self.folder = f"/run/user/{person.uid}/muster/watchers/{self.launch_id}"
@@ -114,15 +114,15 @@ class Watched:
         command = ("su", "--shell", "/bin/sh", self.person.name, "--command", asked)
         return self.head.inside(*command, check=False).stdout.strip()
 
-    def is_over(self) -> None:
-        until(lambda: self.systemctl("is-active", self.unit) == "inactive", PATIENCE, "the watcher is gone")
+    def wait_for_the_end(self) -> None:
+        until(lambda: self.systemctl("is-active", self.unit) == "inactive", PATIENCE, "the watcher has ended")
 
     @property
     def unit(self) -> str:
         return f"muster-watch-{self.launch_id}.service"
 
     def runs(self) -> dict[int, dict[str, str]]:
-        """Processes of all its attempts, on all nodes, from outside."""
+        """Return the processes of all attempts on all nodes."""
         return {pid: env for one in self.attempts() for pid, env in processes(one).items()}
 
     def rank_of(self, launch_id: str, rank: int) -> int:
@@ -136,14 +136,14 @@ def newest(person: Person) -> Path:
     return max((person.checkout / "artifacts" / CLUSTER).glob("2*-*-*/plan.json")).parent
 
 
-def asks(person: Person, playbook: str, **variables: Any) -> CompletedProcess[str]:
-    return person.types("ansible-playbook", playbook, "-i", "../lab", "-e", json.dumps(variables))
+def run_as(person: Person, playbook: str, **variables: Any) -> CompletedProcess[str]:
+    return person.run("ansible-playbook", playbook, "-i", "../lab", "-e", json.dumps(variables))
 
 
 def fail_once(launch: Watched) -> None:
-    """Kill a rank of the first attempt; the watcher begins another one."""
+    """Kill a rank of the first attempt and wait for the next attempt."""
     hit(launch.rank_of(launch.launch_id, 1), signal.SIGKILL)
-    until(lambda: len(launch.attempts()) == 2, PATIENCE, "the watcher begins attempt 2")
+    until(lambda: len(launch.attempts()) == 2, PATIENCE, "attempt 2 has started")
     second = launch.attempts()[1]
     until(lambda: len(ranks_of(second)) == len(NODES), PATIENCE, "the ranks of attempt 2 run")
 
@@ -152,9 +152,7 @@ def ranks_of(launch_id: str) -> set[str]:
     return {env["RANK"] for env in processes(launch_id).values() if "LOCAL_RANK" in env}
 
 
-def test_the_watcher_begins_another_attempt_when_the_controller_is_gone(
-    nodes: list[Machine], anna: Person, elsewhere: Person
-) -> None:
+def test_watcher_restarts_without_the_controller(nodes: list[Machine], anna: Person, other_host: Person) -> None:
     launch = Watched(anna, nodes[0])
     assert "node1 watches it, and begins further attempts; it is anna's own launch, without root" in launch.begun.stdout
     assert launch.systemctl("is-active", launch.unit) == "active"
@@ -166,14 +164,14 @@ def test_the_watcher_begins_another_attempt_when_the_controller_is_gone(
     )
     assert MARK not in said
     fail_once(launch)
-    listed = asks(elsewhere, "playbooks/jobs.yml")
+    listed = run_as(other_host, "playbooks/jobs.yml")
     assert listed.returncode == 0, listed.stdout
     assert f"attempt 2 of {launch.launch_id}, watched on node1" in " ".join(listed.stdout.split())
     for machine in nodes:
         anna.ssh(machine, f"touch {GATE}")
-    attached = asks(elsewhere, "playbooks/launch.yml", launch_attach=launch.launch_id)
+    attached = run_as(other_host, "playbooks/launch.yml", launch_attach=launch.launch_id)
     assert attached.returncode == 0, attached.stdout + attached.stderr
-    folder = elsewhere.checkout / "artifacts" / CLUSTER / launch.launch_id
+    folder = other_host.checkout / "artifacts" / CLUSTER / launch.launch_id
     verdict = json.loads((folder / "verdict.json").read_text())
     assert verdict["status"] == "degraded", verdict
     (restarted,) = [one for one in verdict["findings"] if one["id"] == "launch.restarted"]
@@ -190,57 +188,53 @@ def test_the_watcher_begins_another_attempt_when_the_controller_is_gone(
         assert f"rank 0 in attempt {number} knows the sum 3" in log.read_text()
     assert MARK not in attached.stdout
     assert launch.runs() == {}
-    launch.is_over()
+    launch.wait_for_the_end()
 
 
-def test_a_stop_ends_the_watcher_first_and_no_attempt_follows(
-    nodes: list[Machine], anna: Person, elsewhere: Person
-) -> None:
+def test_stop_ends_the_watcher_before_the_attempt(nodes: list[Machine], anna: Person, other_host: Person) -> None:
     launch = Watched(anna, nodes[0])
     fail_once(launch)
     second = launch.attempts()[1]
     until(lambda: len(processes(second)) >= 3, PATIENCE, "attempt 2 runs")
-    stopped = asks(elsewhere, "playbooks/jobs.yml", jobs_stop=second)
+    stopped = run_as(other_host, "playbooks/jobs.yml", jobs_stop=second)
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
     assert "The watcher on node1 was asked to end the launch" in stopped.stdout
-    launch.is_over()
+    launch.wait_for_the_end()
     assert launch.runs() == {}
     assert len(launch.attempts()) == 2
-    verdict = json.loads((elsewhere.checkout / "artifacts" / CLUSTER / launch.launch_id / "verdict.json").read_text())
+    verdict = json.loads((other_host.checkout / "artifacts" / CLUSTER / launch.launch_id / "verdict.json").read_text())
     assert "ended by hand" in verdict["summary"], verdict
 
 
-def test_a_stop_between_two_attempts_lets_none_begin(nodes: list[Machine], anna: Person) -> None:
+def test_stop_between_two_attempts_prevents_the_next(nodes: list[Machine], anna: Person) -> None:
     launch = Watched(anna, nodes[0])
-    # The watcher is held, so that its first attempt is over, by its lease, and no other has begun.
+    # The watcher is stopped, so that the first attempt ends with its lease and no other starts.
     launch.systemctl("kill", "--signal=STOP", launch.unit)
     until(lambda: launch.runs() == {}, PATIENCE, "the lease has ended the first attempt")
     assert len(launch.attempts()) == 1
-    stopped = asks(anna, "playbooks/launch.yml", launch_stop=launch.launch_id)
+    stopped = run_as(anna, "playbooks/launch.yml", launch_stop=launch.launch_id)
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
-    launch.is_over()
+    launch.wait_for_the_end()
     assert len(launch.attempts()) == 1
     assert launch.runs() == {}
 
 
-def test_with_its_watcher_a_launch_ends_everywhere_and_that_is_said(nodes: list[Machine], anna: Person) -> None:
+def test_launch_ends_with_its_watcher_and_the_reason_is_reported(nodes: list[Machine], anna: Person) -> None:
     launch = Watched(anna, nodes[0])
     assert len(launch.runs()) >= 3
     launch.systemctl("kill", "--signal=KILL", launch.unit)
-    launch.is_over()
-    until(lambda: launch.runs() == {}, PATIENCE, "the lease has ended it on all nodes")
-    attached = asks(anna, "playbooks/launch.yml", launch_attach=launch.launch_id)
+    launch.wait_for_the_end()
+    until(lambda: launch.runs() == {}, PATIENCE, "the lease has ended the launch on all nodes")
+    attached = run_as(anna, "playbooks/launch.yml", launch_attach=launch.launch_id)
     assert attached.returncode != 0
     verdict = json.loads((newest(anna) / "verdict.json").read_text())
     assert "launch.watcher" in {one["id"] for one in verdict["findings"]}, verdict
     assert "node1" in attached.stdout
 
 
-def test_without_logins_between_the_nodes_it_is_refused_by_name(
-    anna_and_ben: tuple[Person, Person], nodes: list[Machine]
-) -> None:
+def test_launch_without_node_logins_is_refused(anna_and_ben: tuple[Person, Person], nodes: list[Machine]) -> None:
     _, ben = anna_and_ben
-    refused = asks(ben, "playbooks/launch.yml", **LAUNCH)
+    refused = run_as(ben, "playbooks/launch.yml", **LAUNCH)
     assert refused.returncode != 0
     said = " ".join(refused.stdout.split())
     assert "ben cannot log in here from node1, whose watcher would begin attempts" in said

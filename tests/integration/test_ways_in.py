@@ -1,4 +1,4 @@
-"""Ways in that nodes have before Muster comes: a password over ssh, another user on each node, sudo with a password."""
+"""Access to nodes before Muster: SSH with a password, different users per node, sudo with a password."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ THEIRS = "# a line of her own\n"
 
 @dataclass(frozen=True)
 class Lab:
-    """Two nodes with a user of their own each, the inventory that names them, and what is handed to the commands."""
+    """Two nodes with different users, their inventory, and the password options of the commands."""
 
     inventory: Path
     nodes: dict[str, Machine]
@@ -71,7 +71,7 @@ def lab(tmp_path: Path, node: Callable[[str], Machine]) -> Iterator[Lab]:
         machine.inside("userdel", "--remove", "--force", USERS[name], check=False)
 
 
-def test_the_key_is_copied_with_the_password_and_then_lets_in(play: Play, lab: Lab) -> None:
+def test_key_is_copied_with_the_password_and_accepted(play: Play, lab: Lab) -> None:
     lab.nodes["node1"].inside("install", "--directory", "--mode=0700", "--owner=erika", "/home/erika/.ssh")
     theirs = (
         f"echo '{THEIRS.strip()}' > /home/erika/.ssh/authorized_keys; chown erika: /home/erika/.ssh/authorized_keys"
@@ -90,7 +90,7 @@ def test_the_key_is_copied_with_the_password_and_then_lets_in(play: Play, lab: L
     assert lab.keys("node2") == lab.key
     stat = lab.nodes["node2"].inside("stat", "--format=%a %U", "/home/otto/.ssh", "/home/otto/.ssh/authorized_keys")
     assert stat.stdout.split("\n")[:2] == ["700 otto", "600 otto"]
-    # Root's own file is nobody's business here.
+    # Root's authorized_keys stays unchanged.
     assert lab.key not in lab.nodes["node2"].inside("sh", "-c", "cat ~root/.ssh/authorized_keys", check=False).stdout
 
     again = play(TRUST, inventory=lab.inventory, extravars=COPY)
@@ -98,7 +98,7 @@ def test_the_key_is_copied_with_the_password_and_then_lets_in(play: Play, lab: L
     assert again.changed == []
 
 
-def test_each_node_has_a_user_and_a_sudo_password_of_its_own(play: Play, lab: Lab) -> None:
+def test_user_and_sudo_password_differ_per_node(play: Play, lab: Lab) -> None:
     assert play(TRUST, inventory=lab.inventory, extravars=COPY, cmdline=lab.password).rc == 0
     become = lab.password.replace("connection", "become")
     looked = play("playbooks/inspect.yml", inventory=lab.inventory, cmdline=become)
@@ -110,7 +110,7 @@ def test_each_node_has_a_user_and_a_sudo_password_of_its_own(play: Play, lab: La
     assert {one.partition(":")[0] for one in checked.changed} == set(USERS)
 
 
-def test_a_key_that_sshd_does_not_take_is_no_success(play: Play, lab: Lab) -> None:
+def test_key_rejected_by_sshd_is_a_failure(play: Play, lab: Lab) -> None:
     lab.sshd("node2", "PubkeyAuthentication no")
     copied = play(TRUST, inventory=lab.inventory, extravars=COPY, cmdline=lab.password)
     assert copied.rc != 0

@@ -1,4 +1,4 @@
-"""The wheels of PyTorch: written down once, downloaded once, and the same on every node, whenever it joins."""
+"""PyTorch wheels: locked once, downloaded once, and equal on all nodes, including nodes that join later."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def cluster(networked: list[Machine], play: Play, tmp_path_factory: pytest.TempP
 
 @pytest.fixture(scope="module")
 def one(cluster: CountedCluster) -> int:
-    """The first node is alone, and the first resolution is written down; return the bytes that this took."""
+    """Install on the first node, which writes the lock. Return the downloaded bytes."""
     result, sent = cluster.provide("node1")
     assert result.rc == 0, result.stdout
     assert sent > WEIGHT
     return sent
 
 
-def test_the_first_resolution_is_written_down(cluster: CountedCluster, one: int) -> None:
+def test_first_resolution_is_locked(cluster: CountedCluster, one: int) -> None:
     text = cluster.lock.read_text()
     assert "# asked for: torch==2.0.0+cpu\n" in text
     assert "\ntiny==1.0 --hash=sha256:" in text
@@ -39,16 +39,16 @@ def test_the_first_resolution_is_written_down(cluster: CountedCluster, one: int)
     assert len(cluster.wheelhouses()["node1"]) == 2
 
 
-def test_a_node_that_joins_later_gets_the_same_from_its_peer(cluster: CountedCluster, one: int) -> None:
+def test_later_node_gets_the_locked_wheels_from_a_peer(cluster: CountedCluster, one: int) -> None:
     written = cluster.lock.read_bytes()
-    make_tiny(cluster.index.folder, "1.1")  # whoever resolves anew takes this one
+    make_tiny(cluster.index.folder, "1.1")  # only a new resolution uses this version
     result, sent = cluster.provide("node2")
     assert result.rc == 0, result.stdout
     assert sent == 0
     assert cluster.sources(result) == {"node2": ["node1"]}
     assert cluster.torch(cluster.machines[1]) == "2.0.0+cpu 1.0"
     assert cluster.lock.read_bytes() == written
-    assert list(cluster.wheelhouses()) == ["node1"], "the wheels lie on the node as often as nobody needs"
+    assert list(cluster.wheelhouses()) == ["node1"], "only the sharing node keeps its wheels"
 
     again, sent = cluster.provide("node1", "node2", full=True)
     assert (again.rc, again.changed, sent) == (0, [], 0), again.stdout
@@ -56,7 +56,7 @@ def test_a_node_that_joins_later_gets_the_same_from_its_peer(cluster: CountedClu
 
 
 @pytest.mark.slow
-def test_a_node_that_gets_nothing_from_others_downloads_itself(cluster: CountedCluster, one: int) -> None:
+def test_node_without_connection_to_peers_downloads_itself(cluster: CountedCluster, one: int) -> None:
     cluster.clean()
     with shut(cluster.machines[0], cluster.machines[1], SHARED, str(SHARED), "drop", refused=False):
         result, sent = cluster.provide("node1", "node2")
@@ -67,14 +67,14 @@ def test_a_node_that_gets_nothing_from_others_downloads_itself(cluster: CountedC
     assert {cluster.torch(machine) for machine in cluster.machines[:2]} == {"2.0.0+cpu 1.0"}
 
 
-def test_all_nodes_together_download_once(cluster: CountedCluster, one: int) -> None:
+def test_all_nodes_download_once_in_total(cluster: CountedCluster, one: int) -> None:
     cluster.clean()
     cluster.lock.unlink()
     result, sent = cluster.provide()
     assert result.rc == 0, result.stdout
     assert sent < 1.1 * one
     first, *others = (machine.name for machine in cluster.machines)
-    # Each takes them from the one before it, which gives them on as they come.
+    # Each node receives them from the node before it, during that node's download.
     assert cluster.sources(result) == {first: ["index"], "node2": ["node1"], "node3": ["node2"]}
     assert others == ["node2", "node3"]
     assert {cluster.torch(machine) for machine in cluster.machines} == {"2.0.0+cpu 1.1"}
@@ -83,8 +83,8 @@ def test_all_nodes_together_download_once(cluster: CountedCluster, one: int) -> 
 
 
 @pytest.mark.slow
-def test_with_a_dead_head_node_the_next_one_downloads_what_is_requested_now(cluster: CountedCluster, one: int) -> None:
-    """Another version is another resolution: the lock follows, and says in what it is different."""
+def test_next_node_downloads_while_the_head_node_is_down(cluster: CountedCluster, one: int) -> None:
+    """Another version is resolved again. The lock is updated and records the difference."""
     head, *others = cluster.machines
     head.podman("stop", "--time=1")
     try:
@@ -100,10 +100,10 @@ def test_with_a_dead_head_node_the_next_one_downloads_what_is_requested_now(clus
     done = result.results(FETCH)["node2"]
     assert [line.partition(": ")[2] for line in done["locked"]] == ["torch 2.0.0+cpu -> 2.1.0+cpu"]
     assert done["diff"]["after"] == cluster.lock.read_text()
-    assert cluster.lock.read_text().count("# environment:") == 1, "nobody asks for the other one"
+    assert cluster.lock.read_text().count("# environment:") == 1, "the environment of the old version must be gone"
 
 
-def test_an_edited_lock_is_refused(cluster: CountedCluster, one: int) -> None:
+def test_edited_lock_is_refused(cluster: CountedCluster, one: int) -> None:
     text = cluster.lock.read_text()
     try:
         cluster.lock.write_text(text.replace("tiny==1.1", "tiny==1.0"))
@@ -117,6 +117,6 @@ def test_an_edited_lock_is_refused(cluster: CountedCluster, one: int) -> None:
 
 
 def tasks_of_the_role(result: Result, name: str) -> list[str]:
-    """The tasks of role pytorch that were executed on this node."""
+    """Return the tasks of the role pytorch that ran on this node."""
     done = [event["event_data"] for event in result.events if event["event"] == "runner_on_ok"]
     return [data["task"].partition(" - ")[0] for data in done if (data["host"], data.get("role")) == (name, "pytorch")]

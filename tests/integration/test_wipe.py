@@ -1,7 +1,7 @@
-"""A node leaves the cluster with nothing of Muster's on it: its files before Muster, with it, and behind it.
+"""A retired node keeps nothing of Muster: its state before, with and after Muster is compared.
 
-The third node is made anew, looked at, provisioned, lived on by people, and wiped; and once more with what only some
-labs have.
+The third node is recreated, recorded, configured, given files of users, and wiped; then again with options that only
+some labs use.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NODE = "node3"
 LISTED, PINNED = INVENTORY / "hosts_more.yml", SANDBOX / "known_hosts"
 WIPE = {"node": NODE, "wipe": "true", "trust_known_hosts": str(PINNED)}
 LAUNCH = "muster-launch-20261124-101010-abcd"
-# People's own, in places where Muster has something as well.
+# Files of users, next to Muster's files.
 THEIRS = {
     "/home/muster/thesis.txt": "years of work\n",
     "/home/muster/.ssh/authorized_keys": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBkV7bhlbbnRSYSaJ34ycfu2s somebody\n",
@@ -41,7 +41,7 @@ THEIRS = {
     "/opt/muster/pytorch/envs/mine/notes": "an environment that somebody made by hand\n",
     "/opt/muster-site/tool": "of a site that is called like it\n",
 }
-# What packages bring that stay, and what is written whenever something is installed or an account goes.
+# Files of packages that stay, and files that change with every installation or account.
 OF_PACKAGES = re.compile(
     r"/etc/(chrony|ufw|default/(ufw|chrony)|logrotate\.d|rsyslog\.d|init\.d|rc\d\.d|dhcp|ppp|apparmor\.d|ssl/certs|"
     r"ca-certificates|alternatives|ld\.so\.cache|systemd/system/[a-z-]+\.target\.wants|systemd/system/chronyd\.service|"
@@ -50,17 +50,17 @@ OF_PACKAGES = re.compile(
 )
 
 
-# A firewall of the site's own, so that Muster's is a table in nftables; who sets the interface up; and what anna has.
+# The site's own firewall, so that Muster uses an nftables table; the interface configuration; and anna's files.
 SITE = "flush ruleset; table inet site { chain in { type filter hook input priority -5; tcp dport 5555 drop; }; }"
 INTERFACES = "/etc/network/interfaces.d/training"
-HERS = {"/home/anna/thesis.txt": "years of work\n", "/var/lib/muster/users/anna/result": "hers\n"}
-FOLDERS_OF_HERS = ("/var/lib/muster", "/var/lib/muster/users", "/var/lib/muster/users/anna")
+FILES_OF_ANNA = {"/home/anna/thesis.txt": "years of work\n", "/var/lib/muster/users/anna/result": "hers\n"}
+FOLDERS_OF_ANNA = ("/var/lib/muster", "/var/lib/muster/users", "/var/lib/muster/users/anna")
 SOURCES = "grep -rhoE 'https?://[^ ]+' /etc/apt/sources.list* | sort -u"
 
 
 @pytest.fixture(scope="module")
 def listed(play: Play, networked: list[Machine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """What the inventory says of the node; in the end it says so again, and there is such a node."""
+    """Yield the node's inventory entry. Restore the entry and the node afterwards."""
     del networked
     listed, pinned = LISTED.read_text(), PINNED.read_text()
     yield listed
@@ -72,13 +72,13 @@ def listed(play: Play, networked: list[Machine], tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(scope="module")
 def bare(listed: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What the node is like before Muster was there."""
+    """Return the state of the node before Muster."""
     return take(make_bare(tmp_path_factory.mktemp("bare"), NODE))
 
 
 @pytest.fixture(scope="module")
 def lived_in(bare: dict[str, str], play: Play) -> Machine:
-    """The node with all of Muster on it, and with people's own beside that."""
+    """Return the node with all of Muster and with files of users."""
     done = play("site.yml", tags=f"{UP_TO_NETWORK},pytorch")
     assert done.rc == 0, done.stdout
     machine = find_machine(NODE)
@@ -89,7 +89,7 @@ def lived_in(bare: dict[str, str], play: Play) -> Machine:
 
 
 def of_muster(machine: Machine) -> list[str]:
-    """The paths outside people's homes that carry its name, and are not people's own here."""
+    """Return the paths outside homes whose names contain muster, without paths of users."""
     find = "find / -xdev -iname '*muster*' -not -path '/proc/*' -not -path '/sys/*' -not -path '*/.ansible/*'"
     found = machine.inside("sh", "-c", f"{find} 2>/dev/null", check=False).stdout.splitlines()
     ours = ("/opt/muster", "/opt/muster/pytorch", "/var/lib/muster", "/home/muster", "/opt/muster-site")
@@ -97,7 +97,7 @@ def of_muster(machine: Machine) -> list[str]:
 
 
 def as_before(bare: dict[str, str], after: dict[str, str], allowed: Sequence[str]) -> None:
-    """No file differs but for these, and for what packages bring."""
+    """Check that only these files and files of packages differ."""
     subjects = ("packages", "units", "firewall", "network settings", "/etc/hosts", *allowed)
     changed = [path for path in {*bare, *after} if bare.get(path) != after.get(path) and path not in subjects]
     unexplained = [path for path in changed if not OF_PACKAGES.match(path) and not path.startswith("/home/muster")]
@@ -119,7 +119,7 @@ def wiped(lived_in: Machine, as_listed: tuple[str, str], play: Play) -> Result:
     return done
 
 
-def test_it_is_refused_under_a_launch(lived_in: Machine, play: Play) -> None:
+def test_wipe_is_refused_during_a_launch(lived_in: Machine, play: Play) -> None:
     lived_in.inside("systemd-run", f"--unit={LAUNCH}", "--uid=muster", "sleep", "infinity")
     before = take(lived_in)
     try:
@@ -134,7 +134,7 @@ def test_it_is_refused_under_a_launch(lived_in: Machine, play: Play) -> None:
     assert NODE in LISTED.read_text()
 
 
-def test_a_check_shows_it_all_and_changes_nothing(lived_in: Machine, play: Play) -> None:
+def test_check_mode_shows_everything_and_changes_nothing(lived_in: Machine, play: Play) -> None:
     before = take(lived_in)
     checked = play("playbooks/retire.yml", extravars=WIPE, check=True)
     assert checked.rc == 0, checked.stdout
@@ -149,7 +149,7 @@ def test_a_check_shows_it_all_and_changes_nothing(lived_in: Machine, play: Play)
         assert line in checked.stdout, line
 
 
-def test_nothing_of_muster_is_left(wiped: Result, bare: dict[str, str], lived_in: Machine) -> None:
+def test_wipe_removes_everything_of_muster(wiped: Result, bare: dict[str, str], lived_in: Machine) -> None:
     assert of_muster(lived_in) == []
     after = take(lived_in)
     assert "muster" not in after["units"]
@@ -158,7 +158,7 @@ def test_nothing_of_muster_is_left(wiped: Result, bare: dict[str, str], lived_in
     as_before(bare, after, (*work, *THEIRS))
 
 
-def test_what_is_peoples_stays(wiped: Result, lived_in: Machine) -> None:
+def test_files_and_rules_of_users_are_kept(wiped: Result, lived_in: Machine) -> None:
     for path, text in THEIRS.items():
         assert lived_in.inside("cat", path).stdout == text, path
     assert "8080/tcp" in lived_in.inside("ufw", "status").stdout
@@ -167,20 +167,20 @@ def test_what_is_peoples_stays(wiped: Result, lived_in: Machine) -> None:
     assert lived_in.inside("getent", "passwd", "muster", check=False).returncode == 2
 
 
-def test_it_can_be_logged_in_on(wiped: Result, lived_in: Machine) -> None:
+def test_wiped_node_accepts_logins(wiped: Result, lived_in: Machine) -> None:
     assert wiped.results("Test a new login")[NODE]["msg"].startswith(f"{NODE}: a new login works")
     assert lived_in.ssh("sudo true").returncode == 0
     lived_in.podman("restart", "--time=2")
-    until(lived_in.ssh_answers, PATIENCE, "it answers behind a restart, too")
+    until(lived_in.ssh_answers, PATIENCE, "the node answers after a restart")
 
 
-def test_the_cluster_has_forgotten_it(wiped: Result) -> None:
+def test_other_nodes_forget_the_wiped_node(wiped: Result) -> None:
     assert NODE not in LISTED.read_text()
     assert find_machine("node1").inside("grep", NODE, "/etc/hosts", check=False).returncode == 1
 
 
-def test_once_more_takes_nothing_off(wiped: Result, as_listed: tuple[str, str], lived_in: Machine, play: Play) -> None:
-    """As a run does that was cut off before the inventory has lost it."""
+def test_second_wipe_removes_nothing(wiped: Result, as_listed: tuple[str, str], lived_in: Machine, play: Play) -> None:
+    """As after a run that was killed before it changed the inventory."""
     before = take(lived_in)
     for path, text in zip((LISTED, PINNED), as_listed, strict=True):
         path.write_text(text)
@@ -191,7 +191,7 @@ def test_once_more_takes_nothing_off(wiped: Result, as_listed: tuple[str, str], 
     assert NODE not in LISTED.read_text()
 
 
-def test_when_it_is_gone_nothing_changes(wiped: Result, lived_in: Machine, play: Play) -> None:
+def test_wipe_of_an_unlisted_node_changes_nothing(wiped: Result, lived_in: Machine, play: Play) -> None:
     listed, pinned = LISTED.read_text(), PINNED.read_text()
     before = take(lived_in)
     again = play("playbooks/retire.yml", extravars=WIPE)
@@ -201,11 +201,11 @@ def test_when_it_is_gone_nothing_changes(wiped: Result, lived_in: Machine, play:
     assert differences(before, take(lived_in)) == []
 
 
-# ---------------------------------------------------------------- what only some labs have
+# ---------------------------------------------------------------- options that only some labs use
 
 
 def certificate(folder: Path) -> str:
-    """An authority that nobody knows: its file."""
+    """Create an unknown certificate authority. Return its file."""
     options = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "365", "-subj", "/CN=muster-test"]
     argv = ["openssl", "req", *options, "-keyout", "key.pem", "-out", "ca.pem"]
     subprocess.run(argv, check=True, capture_output=True, cwd=folder)
@@ -213,7 +213,7 @@ def certificate(folder: Path) -> str:
 
 
 def without_ufw(folder: Path) -> Machine:
-    """The node made anew, with another firewall than ufw, and an interface that ifupdown sets up."""
+    """Recreate the node without ufw, with nftables rules and an interface managed by ifupdown."""
     machine = make_bare(folder, NODE)
     machine.inside("sh", "-c", "DEBIAN_FRONTEND=noninteractive apt-get -q -y purge ufw")
     put(machine.container, "/etc/nftables.conf", SITE)
@@ -223,7 +223,7 @@ def without_ufw(folder: Path) -> Machine:
 
 
 def of_the_site(machine: Machine) -> dict[str, str]:
-    """What files alone do not show: rules, who may launch and stays logged in, and where packages are from."""
+    """Return state that files do not show: rules, groups, linger, and the sources of packages."""
     looks = {
         "tables": "nft list tables",
         "groups": "id -nG anna",
@@ -234,8 +234,8 @@ def of_the_site(machine: Machine) -> dict[str, str]:
     return {subject: machine.inside("sh", "-c", command).stdout for subject, command in looks.items()}
 
 
-def test_what_only_some_labs_have_goes_as_well(listed: str, play: Play, tmp_path: Path) -> None:
-    """A table in nftables, a training MTU, somebody who launches as themselves, a mirror and a certificate."""
+def test_wipe_removes_optional_parts(listed: str, play: Play, tmp_path: Path) -> None:
+    """An nftables table, a training MTU, a launch user, a mirror and a certificate."""
     LISTED.write_text(listed)
     machine = without_ufw(tmp_path)
     with people([machine], anna=2001) as (anna,):
@@ -260,18 +260,18 @@ def test_what_only_some_labs_have_goes_as_well(listed: str, play: Play, tmp_path
             assert ("muster-launch" in there["groups"], "anna" in there["linger"]) == (True, True)
             assert mirror.url in there["sources"]
             assert there["trusted"] != bare["trusted"]
-            for path, text in HERS.items():
+            for path, text in FILES_OF_ANNA.items():
                 anna.ssh(machine, f"printf '{text}' > {path}")
             gone = play("playbooks/retire.yml", extravars={**WIPE, **variables})
         assert gone.rc == 0, gone.stdout
         assert of_muster(machine) == []
         assert of_the_site(machine) == bare
-        as_before(before, take(machine), (*FOLDERS_OF_HERS, *HERS))
+        as_before(before, take(machine), (*FOLDERS_OF_ANNA, *FILES_OF_ANNA))
         said = gone.results("Test a new login")[NODE]["msg"]
         assert said.startswith(f"{NODE}: a new login works")
         machine.podman("restart", "--time=2")
-        until(machine.ssh_answers, PATIENCE, "it answers behind a restart, too")
+        until(machine.ssh_answers, PATIENCE, "the node answers after a restart")
         assert machine.inside("cat", "/sys/class/net/eth0/mtu").stdout.strip() == "1500"
         assert of_the_site(machine) == bare
-        assert {path: anna.ssh(machine, f"cat {path}").stdout for path in HERS} == HERS
+        assert {path: anna.ssh(machine, f"cat {path}").stdout for path in FILES_OF_ANNA} == FILES_OF_ANNA
     assert NODE not in LISTED.read_text()

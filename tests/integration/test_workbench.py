@@ -1,4 +1,4 @@
-"""Notebooks: by the printed line of ssh for whoever has the token, and for nobody else; ended, restarted, taken off."""
+"""Notebooks: access through the printed ssh command with the token only; stop, restart and removal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OFF: dict[str, Any] = {"launch_users": ["anna", "ben"], "workbench_nodes": []}
 OWN = "/var/lib/muster/users/anna"
 TOKEN = f"{OWN}/notebook/token"
 FOLDER = "/run/user/2001/muster-notebook"
-# What a node without any notebook has.
+# Paths that a node without notebooks does not have.
 GONE = ("/opt/muster/workbench", "/etc/systemd/user/muster-notebook.service", TOKEN, FOLDER)
 LISTENS = "ss --no-header --listening --tcp --udp --numeric | awk '{print $1, $5}' | sort"
 TORCH = "import os, torch; print(torch.__version__, os.getuid(), torch.ones(3).sum().item())"
@@ -40,7 +40,7 @@ with SummaryWriter(os.path.join(os.environ["TENSORBOARD_LOGDIR"], "board", "firs
     for step in range(3):
         writer.add_scalar("loss", 1 / (step + 1), step)
 """
-# A Jupyter kernel has threads, and since 3.12 Python warns of a fork in such a process.
+# A Jupyter kernel has threads, and Python warns about a fork in such a process since 3.12.
 FORKED = """
 import os, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
@@ -63,7 +63,7 @@ def nodes(with_pytorch: None, node: Callable[[str], Machine]) -> list[Machine]:
 
 @pytest.fixture(scope="module")
 def persons(nodes: list[Machine], play: Play) -> Iterator[list[Person]]:
-    """Two launch users, and a node with JupyterLab."""
+    """Yield two launch users and a node with JupyterLab."""
     with people(nodes, anna=2001, ben=2002) as made:
         done = play("site.yml", tags="launch_users,workbench", extravars=ON)
         assert done.rc == 0, done.stdout
@@ -78,7 +78,7 @@ def persons(nodes: list[Machine], play: Play) -> Iterator[list[Person]]:
 
 @pytest.fixture
 def notebook(persons: list[Person], play: Play) -> Iterator[Callable[..., Result]]:
-    """The playbook for anna's notebook, which runs when the test begins, and does not when it ends."""
+    """Return a function that runs the playbook for anna's notebook, which runs during the test."""
     del persons
 
     def run(state: str, **more: Any) -> Result:
@@ -95,23 +95,21 @@ def seen(result: Result) -> dict[str, Any]:
     return result.results("Query, start or stop the notebook")["node1"]
 
 
-def by_the_line(result: Result, person: Person) -> list[str]:
-    """The printed line, typed by that person, who has a key of their own."""
+def printed_command(result: Result, person: Person) -> list[str]:
+    """Return the printed ssh command with the key of this user."""
     first, *rest = shlex.split(seen(result)["ssh"])
     return [first, "-F", "none", "-i", str(person.key), *rest]
 
 
 @pytest.mark.pipeline
-def test_whoever_has_the_token_gets_in_and_nobody_else(
-    nodes: list[Machine], persons: list[Person], notebook: Callable[..., Result]
-) -> None:
+def test_notebook_needs_the_token(nodes: list[Machine], persons: list[Person], notebook: Callable[..., Result]) -> None:
     anna, ben = persons
     node1 = nodes[0]
     port = free_port()
     listened = node1.inside("sh", "-c", LISTENS).stdout
     result = notebook("started", notebook_port=port)
     token = anna.ssh(node1, f"cat {TOKEN}").stdout
-    with tunnel(by_the_line(result, anna), port):
+    with tunnel(printed_command(result, anna), port):
         stranger, owner = Jupyter(port), Jupyter(port, token)
         for path in ("/api/status", "/api/contents", "/api/kernels"):
             assert stranger.ask(path)[0] == 403
@@ -126,7 +124,7 @@ def test_whoever_has_the_token_gets_in_and_nobody_else(
             assert kernel.run(SCALARS) == ""
             assert '"logdir"' in owner.ask("/tensorboard/data/logdir")[1]
             until(lambda: "loss" in owner.ask("/tensorboard/data/plugin/scalars/tags")[1])
-            # JupyterLab, TensorBoard and a kernel run by now, and listen nowhere that others can reach.
+            # JupyterLab, TensorBoard and a kernel are running, without a port that others can reach.
             assert node1.inside("sh", "-c", LISTENS).stdout == listened
             sockets = node1.inside("find", FOLDER, "-type", "s").stdout.split()
             assert {f"{FOLDER}/socket", f"{FOLDER}/tensorboard"} < set(sockets)
@@ -142,7 +140,7 @@ def test_whoever_has_the_token_gets_in_and_nobody_else(
     assert mode == ["anna", "600"]
 
 
-def test_the_line_goes_by_a_bastion(
+def test_printed_command_uses_the_bastion(
     nodes: list[Machine], persons: list[Person], notebook: Callable[..., Result], tmp_path: Path
 ) -> None:
     node1, node2, _ = nodes
@@ -163,7 +161,7 @@ def test_the_line_goes_by_a_bastion(
         assert Jupyter(port, node1.inside("cat", TOKEN).stdout).ask("/api/status")[0] == 200
 
 
-def test_from_a_machine_that_is_no_node_nobody_gets_there(
+def test_notebook_ports_are_closed_to_other_machines(
     notebook: Callable[..., Result], node: Callable[[str], Machine], nodes: list[Machine]
 ) -> None:
     del notebook
@@ -173,7 +171,7 @@ def test_from_a_machine_that_is_no_node_nobody_gets_there(
         assert refused.returncode == 1, refused.stderr
 
 
-def test_started_twice_it_is_the_same_one(nodes: list[Machine], notebook: Callable[..., Result]) -> None:
+def test_second_start_keeps_the_notebook(nodes: list[Machine], notebook: Callable[..., Result]) -> None:
     before = nodes[0].inside("cat", TOKEN).stdout
     again = notebook("started")
     assert again.changed == []
@@ -181,9 +179,7 @@ def test_started_twice_it_is_the_same_one(nodes: list[Machine], notebook: Callab
 
 
 @pytest.mark.slow
-def test_a_check_says_what_would_be_and_does_nothing(
-    nodes: list[Machine], notebook: Callable[..., Result], play: Play
-) -> None:
+def test_check_mode_only_reports_the_stop(nodes: list[Machine], notebook: Callable[..., Result], play: Play) -> None:
     wanted = {**ON, "notebook_user": "anna", "notebook_state": "stopped"}
     checked = play(BOOK, extravars=wanted, check=True)
     assert checked.rc == 0, checked.stdout
@@ -194,23 +190,19 @@ def test_a_check_says_what_would_be_and_does_nothing(
     assert nodes[0].inside("test", "-S", f"{FOLDER}/socket", check=False).returncode == 0
 
 
-def test_stopped_it_leaves_nothing_that_runs_and_all_files(
-    nodes: list[Machine], notebook: Callable[..., Result]
-) -> None:
+def test_stop_ends_all_processes_and_keeps_files(nodes: list[Machine], notebook: Callable[..., Result]) -> None:
     nodes[0].inside("su", "-", "anna", "-c", "touch work.ipynb")
     assert notebook("stopped").changed
     assert notebook("stopped").changed == []
     for path in GONE[2:]:
         assert nodes[0].inside("test", "-e", path, check=False).returncode == 1
-    # In brackets, so that pgrep does not find the shell that holds its own words.
+    # The brackets prevent pgrep from matching its own shell.
     assert nodes[0].inside("pgrep", "--full", "workbench/[lkt]", check=False).stdout == ""
     nodes[0].inside("test", "-e", "/home/anna/work.ipynb")
 
 
 @pytest.mark.slow
-def test_it_survives_a_restart_of_the_node_where_that_is_wanted(
-    nodes: list[Machine], notebook: Callable[..., Result]
-) -> None:
+def test_notebook_survives_a_reboot_on_request(nodes: list[Machine], notebook: Callable[..., Result]) -> None:
     node1 = nodes[0]
 
     def restart() -> None:
@@ -230,14 +222,14 @@ def test_it_survives_a_restart_of_the_node_where_that_is_wanted(
 
 
 @pytest.mark.slow
-def test_a_launch_user_starts_their_own_without_root(nodes: list[Machine], persons: list[Person], play: Play) -> None:
+def test_launch_user_starts_a_notebook_without_root(nodes: list[Machine], persons: list[Person], play: Play) -> None:
     _, ben = persons
     shared = play("playbooks/share.yml", extravars={**ON, "share_to": str(ben.folder / "lab")})
     assert shared.rc == 0, shared.stdout
     check_out(ben)
     port = free_port()
     typed = ("ansible-playbook", BOOK, "-i", "../lab", "-e", f"notebook_port={port}", "-e")
-    started = ben.types(*typed, "notebook_state=started")
+    started = ben.run(*typed, "notebook_state=started")
     assert started.returncode == 0, started.stdout
     line = next(line for line in started.stdout.splitlines() if "The way to it, for ben: " in line)
     token = ben.ssh(nodes[0], "cat /var/lib/muster/users/ben/notebook/token").stdout
@@ -245,44 +237,44 @@ def test_a_launch_user_starts_their_own_without_root(nodes: list[Machine], perso
     with tunnel(shlex.split(line.partition("for ben: ")[2].replace("ssh ", "ssh -F none ", 1)), port):
         assert Jupyter(port).ask("/api/status")[0] == 403
         assert Jupyter(port, token).ask("/api/status")[0] == 200
-    other = ben.types(*typed, "notebook_user=anna", "-e", "notebook_state=stopped")
+    other = ben.run(*typed, "notebook_user=anna", "-e", "notebook_state=stopped")
     assert other.returncode != 0
-    assert ben.types(*typed, "notebook_state=stopped").returncode == 0
+    assert ben.run(*typed, "notebook_state=stopped").returncode == 0
     shutil.rmtree(ben.checkout)
 
 
 @pytest.mark.slow
-def test_a_gpu_that_a_cell_computes_on_is_held(
+def test_gpu_used_by_a_cell_is_reserved(
     nodes: list[Machine], persons: list[Person], notebook: Callable[..., Result], play: Play, tmp_path: Path
 ) -> None:
     node1, anna, port = nodes[0], persons[0], free_port()
     gpus = {"cluster_gpus": 2, "cluster_nproc_per_node": 1}
     wanted = {"launch_command": ["true"], "cluster_launch_nodes": ["node1"], "cluster_artifacts_dir": str(tmp_path)}
 
-    def seats() -> list[dict[str, Any]]:
+    def slots() -> list[dict[str, Any]]:
         shown = {**gpus, "status_json": str(tmp_path / "status.json"), "cluster_artifacts_dir": str(tmp_path)}
         assert play("playbooks/status.yml", limit="node1", extravars=shown).rc == 0
         holders: list[dict[str, Any]] = json.loads((tmp_path / "status.json").read_text())["nodes"][0]["holders"]
         return holders
 
-    with two_gpus([node1]), tunnel(by_the_line(notebook("started", notebook_port=port), anna), port):
+    with two_gpus([node1]), tunnel(printed_command(notebook("started", notebook_port=port), anna), port):
         lab = Jupyter(port, anna.ssh(node1, f"cat {TOKEN}").stdout)
         with lab.kernel() as kernel:
             pid = int(kernel.run("import os; print(os.getpid())"))
-            assert seats() == [], "a notebook holds none before a cell computes on one"
+            assert slots() == [], "a notebook must hold no GPU before a cell computes on one"
             node1.inside("sh", "-c", f"echo GPU-aa, {pid} >{COMPUTING}")
-            (held,) = seats()
+            (held,) = slots()
             assert (held["what"], held["user"], held["pid"], held["gpus"]) == ("notebook", "anna", pid, [0])
             refused = play("playbooks/launch.yml", extravars={**gpus, **wanted})
             assert refused.rc != 0
             assert f"PID {pid} of anna (" in refused.stdout
             assert "has GPU 0" in refused.stdout
             assert kernel.run("print('goes on')") == "goes on\n"
-        node1.inside("sh", "-c", f": >{COMPUTING}")  # as nvidia-smi lists nobody once the kernel has ended
-        assert seats() == []
+        node1.inside("sh", "-c", f": >{COMPUTING}")  # as nvidia-smi lists no process after the kernel has ended
+        assert slots() == []
 
 
-def test_who_is_no_launch_user_gets_none(persons: list[Person], play: Play) -> None:
+def test_user_without_launch_permission_is_refused(persons: list[Person], play: Play) -> None:
     del persons
     refused = play(BOOK, extravars={**ON, "notebook_user": "admin", "notebook_state": "started"})
     assert refused.rc != 0
@@ -290,7 +282,7 @@ def test_who_is_no_launch_user_gets_none(persons: list[Person], play: Play) -> N
 
 
 @pytest.mark.slow
-def test_out_of_the_inventory_it_goes_and_peoples_files_stay(
+def test_removal_from_the_inventory_keeps_files_of_users(
     nodes: list[Machine], notebook: Callable[..., Result], play: Play
 ) -> None:
     node1 = nodes[0]

@@ -1,8 +1,8 @@
-"""The workbench from nothing to nothing, as a lab declares it: environments, notebooks and shared data in an inventory.
+"""The complete workbench of a lab: environments, notebooks and shared data are declared, used and removed.
 
-Two people launch in environments of their own, and look at what came of it in JupyterLab and TensorBoard, by the
-printed line of ssh and a headless Chromium. Its pictures go to artifacts/screenshots. In the end all of it is taken out
-of the inventory again.
+Two users launch in named environments and view the results in JupyterLab and TensorBoard, through the printed ssh
+command and a headless Chromium. Screenshots go to artifacts/screenshots. Finally everything is removed from the
+inventory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import yaml
 
 from chromium import Chromium, find
 from conda_packages import make_channel
-from exported import EXPORT, PATH, exported, skip_where_it_cannot_be
+from exported import EXPORT, PATH, exported, skip_if_unsupported
 from jupyter import Jupyter, free_port, tunnel
 from launch_users import forget_launch_users
 from machines import NODES
@@ -41,12 +41,12 @@ YML = "channels: [{channel}]\ndependencies: [greet, python 3.11.*]\n"
 SMALL = ["--width=8", "--num-workers=0", "--log-every=1", "--samples=960", "--epochs=3", "--global-batch=96"]
 CELL = "import torch\nprint('torch', torch.__version__, 'adds up to', torch.ones(3).sum().item())"
 SHOWN = "document.body.innerText"
-# TensorBoard has asked for the values of its charts, and has had a moment to draw them.
+# TensorBoard has loaded the values of its charts and has had 1.5 s to draw them.
 DRAWN = (
     "performance.getEntriesByType('resource').some("
     "one => one.name.includes('timeSeries') && performance.now() - one.responseEnd > 1500)"
 )
-# What a node has none of once all is out of the inventory.
+# Paths that a node does not have after the removal from the inventory.
 GONE = (
     NAMED,
     "/opt/muster/workbench",
@@ -86,9 +86,9 @@ class Walk:
 @pytest.fixture(scope="module")
 def nodes(with_pytorch: None, node: Callable[[str], Machine]) -> list[Machine]:
     machines = [node(name) for name in NODES]
-    skip_where_it_cannot_be(machines[0])
+    skip_if_unsupported(machines[0])
     if find() is None:
-        pytest.skip("there is no Chromium on this machine (script/setup dev installs it)")
+        pytest.skip("no Chromium on this machine (script/setup dev installs it)")
     for machine in machines:
         forget_launch_users(machine)
     return machines
@@ -105,7 +105,7 @@ def walk(nodes: list[Machine], play: Play, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module")
 def persons(nodes: list[Machine], walk: Walk) -> Iterator[tuple[Person, Person]]:
-    """The inventory is declared, all of it is provided, and each of them has the folder that they were given."""
+    """Configure the declared inventory. Yield two users with the shared folder."""
     with people(nodes, anna=2001, ben=2002) as (anna, ben):
         walk.declare(walk.declared)
         walk.run()
@@ -129,7 +129,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
 
 
 def launch(person: Person, **requested: Any) -> str:
-    done = person.types(*LAUNCH, json.dumps(requested))
+    done = person.run(*LAUNCH, json.dumps(requested))
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -139,7 +139,7 @@ def shown(browser: Chromium, text: str) -> None:
 
 
 def notebook(walk: Walk, person: Person, port: int) -> tuple[list[str], str]:
-    """It is started for them: their line of ssh, and their token."""
+    """Start the user's notebook. Return the ssh command and the token."""
     result = walk.run("playbooks/notebook.yml", notebook_user=person.name, notebook_state="started", notebook_port=port)
     line = result.results("Query, start or stop the notebook")["node1"]["ssh"]
     first, *rest = shlex.split(line)
@@ -147,7 +147,7 @@ def notebook(walk: Walk, person: Person, port: int) -> tuple[list[str], str]:
     return [first, "-F", "none", "-i", str(person.key), *rest], token
 
 
-def test_both_launch_in_an_environment_of_their_own(walk: Walk, persons: tuple[Person, Person]) -> None:
+def test_users_launch_in_different_environments(walk: Walk, persons: tuple[Person, Person]) -> None:
     anna, ben = persons
     said = launch(
         anna,
@@ -165,7 +165,7 @@ def test_both_launch_in_an_environment_of_their_own(walk: Walk, persons: tuple[P
     assert walk.nodes[1].inside("cat", f"{PATH}/result").stdout == "from node1\n"
 
 
-def test_their_pages_come_by_the_printed_line_and_not_without_the_token(
+def test_pages_open_through_the_printed_command_with_the_token(
     walk: Walk, persons: tuple[Person, Person], browser: Chromium
 ) -> None:
     anna, ben = persons
@@ -174,25 +174,25 @@ def test_their_pages_come_by_the_printed_line_and_not_without_the_token(
     his_line, his_token = notebook(walk, ben, other)
     lab = f"http://localhost:{port}"
     with tunnel(line, port), tunnel(his_line, other):
-        assert Jupyter(other, token).ask("/api/status")[0] == 403, "her token opens her own"
+        assert Jupyter(other, token).ask("/api/status")[0] == 403, "a token must be valid only for its own notebook"
         assert Jupyter(other, his_token).ask("/api/status")[0] == 200
         browser.go(f"{lab}/tensorboard/")
         shown(browser, "token")
         assert "/login" in browser.value("location.pathname")
         browser.picture(PICTURES / "walk_without_the_token.png", whole=False)
 
-        browser.go(f"{lab}/lab?token={token}")  # from here on, the browser has its cookie
+        browser.go(f"{lab}/lab?token={token}")  # the browser keeps the cookie from here on
         browser.go(f"{lab}/tensorboard/", width=1400)
         shown(browser, "loss")
-        until(lambda: browser.value(DRAWN), PATIENCE, "TensorBoard has the scalars")
+        until(lambda: browser.value(DRAWN), PATIENCE, "TensorBoard shows the scalars")
         browser.picture(PICTURES / "walk_tensorboard.png", whole=False)
 
-        # Last, because a page with a notebook that is not saved asks before it is left.
+        # Last step, because leaving a page with an unsaved notebook shows a dialog.
         cell: dict[str, Any] = {"cell_type": "code", "source": CELL, "metadata": {}, "outputs": []}
         cell["execution_count"] = None
         kernel = {"name": "python3", "display_name": "PyTorch", "language": "python"}
         book = {"cells": [cell], "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
-        Jupyter(port, token).said("/api/contents/walk.ipynb", "PUT", {"type": "notebook", "content": book})
+        Jupyter(port, token).request_json("/api/contents/walk.ipynb", "PUT", {"type": "notebook", "content": book})
         browser.go(f"{lab}/lab/tree/walk.ipynb?token={token}", width=1400)
         until(lambda: browser.value("!!document.querySelector('.jp-Notebook .cm-content')"), PATIENCE, "the cell")
         shown(browser, "Idle")
@@ -202,12 +202,12 @@ def test_their_pages_come_by_the_printed_line_and_not_without_the_token(
         browser.picture(PICTURES / "walk_jupyterlab.png", whole=False)
 
 
-def test_a_second_run_changes_nothing(walk: Walk, persons: tuple[Person, Person]) -> None:
+def test_second_run_changes_nothing(walk: Walk, persons: tuple[Person, Person]) -> None:
     del persons
     assert walk.run().changed == []
 
 
-def test_out_of_the_inventory_all_of_it_goes_and_peoples_files_stay(walk: Walk, persons: tuple[Person, Person]) -> None:
+def test_removal_from_the_inventory_keeps_files_of_users(walk: Walk, persons: tuple[Person, Person]) -> None:
     del persons
     walk.declare({})
     walk.run()

@@ -27,10 +27,10 @@ LIMITS = {"unit": 3600.0, "default": 4 * 3600.0}  # seconds for one run
 def main() -> int:
     parser = argparse.ArgumentParser(prog="script/test mutations", description=__doc__)
     parser.add_argument("--seed", type=int, required=True, help="the same seed draws the same mutants")
-    parser.add_argument("--count", type=int, default=30, help="how many mutants are drawn (default: 30)")
-    parser.add_argument("--suite", choices=list(SUITES), default="default", help="what is to catch them")
+    parser.add_argument("--count", type=int, default=30, help="number of mutants (default: 30)")
+    parser.add_argument("--suite", choices=list(SUITES), default="default", help="tests to run")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
-    parser.add_argument("--survivors", action="store_true", help="run the mutants again that survived before")
+    parser.add_argument("--survivors", action="store_true", help="run surviving mutants again")
     chosen = parser.parse_args()
     mutants = draw(ROOT, chosen.seed, chosen.count)
     if chosen.list:
@@ -43,7 +43,7 @@ def main() -> int:
         fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         sys.exit(f"Another run has the mutants of seed {chosen.seed}.")
-    for number in (signal.SIGINT, signal.SIGTERM):  # what is under way is ended with this
+    for number in (signal.SIGINT, signal.SIGTERM):  # also ends the running suite
         signal.signal(number, lambda *_: sys.exit(130))
     records = Records(folder / f"{chosen.suite}.jsonl")
     known = records.caught_by
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def run(mutants: list[Mutant], name: str, folder: Path, records: Records) -> None:
-    """Run the unit tests first: they take a third of the time, and machines are needed for their survivors only."""
+    """Run the unit tests first: they take a third of the time, and only their survivors need machines."""
     checkout = folder / name
     shutil.rmtree(checkout, ignore_errors=True)
     copy_checkout(ROOT, checkout)
@@ -71,7 +71,7 @@ def run(mutants: list[Mutant], name: str, folder: Path, records: Records) -> Non
 
 
 def run_groups(parts: list[list[Mutant]], suite: ScriptTest, records: Records, *, last: bool) -> list[Mutant]:
-    """Run one suite group by group. Return the survivors, which are recorded as such by the last suite only."""
+    """Run one suite group by group. Return the survivors. Only the last suite records them."""
     survivors: list[Mutant] = []
     for number, group in enumerate(parts, 1):
         begun = time.monotonic()

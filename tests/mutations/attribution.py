@@ -1,4 +1,4 @@
-"""Which mutants of a group the suite has caught: decided by its failed tests, each mutant alone."""
+"""Attribute the failed tests of a group of mutants to single mutants."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ if TYPE_CHECKING:
 
     from mutations.mutant import Mutant
 
-STAGES_ALONE = {"lint", "newest"}  # no other test waits for them
+STAGES_ALONE = {"lint", "newest"}  # no other test depends on them
 NOT_ENDED = "the suite did not end in time"
 
 
 @dataclass(frozen=True)
 class Failure:
-    """test: a test, a file of tests that could not be loaded, or "" for a stage that failed without a test."""
+    """test: a test, a test file that failed to import, or "" for a stage that failed without a test."""
 
     stage: str
     test: str = ""
 
     @property
     def hides_others(self) -> bool:
-        """Whether tests were not run because of it: a file of tests, or a stage, that could not go on."""
+        """Return whether the failure prevented other tests: a test file or a stage that could not run."""
         return "::" not in self.test and self.stage not in STAGES_ALONE
 
     def __str__(self) -> str:
@@ -32,7 +32,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended. in_time: False where it was stopped."""
+    """The result of a run. in_time: False after a timeout."""
 
     failures: list[Failure] = field(default_factory=list)
     in_time: bool = True
@@ -40,7 +40,7 @@ class Outcome:
 
 class Suite(Protocol):
     def __call__(self, mutants: Sequence[Mutant], only: Sequence[Failure] | None) -> Outcome:
-        """Run the suite, or only what has failed before, with these mutants applied."""
+        """Run the suite, or only the failed tests, with these mutants applied."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Result:
 
 
 def attribute(group: Sequence[Mutant], suite: Suite) -> list[Result]:
-    """What fails without a mutant as well counts for none."""
+    """Return a result for each mutant. Tests that also fail without mutants are ignored."""
     outcome = suite(group, None)
     anyway = suite([], outcome.failures).failures if outcome.failures else []
     failures = in_order([failure for failure in outcome.failures if failure not in anyway])
@@ -72,5 +72,5 @@ def attribute(group: Sequence[Mutant], suite: Suite) -> list[Result]:
 
 
 def in_order(failures: Sequence[Failure]) -> list[Failure]:
-    """Tests before stages: what a stage says of a mutant is the less specific answer."""
+    """Sort tests before stages, because a failed stage is less specific."""
     return sorted(failures, key=lambda failure: failure.test == "")

@@ -1,4 +1,4 @@
-"""A copy of the checkout, in which something can be changed and tested."""
+"""A modifiable copy of the checkout."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Not in git, and needed all the same: the tools, the sandbox's keys, where its PyTorch comes from.
+# Required files outside git: tools, keys of the sandbox, and the source of its PyTorch.
 LINKS = (".venv-dev", ".venv-newest", ".sandbox", "inventory/sandbox/group_vars/sandbox/this_host.yml")
 
 
 def tracked(root: Path) -> list[str]:
-    """Return the files of a checkout, with those that are not committed yet and without those that git ignores."""
+    """Return the files of a checkout, including uncommitted files and excluding ignored files."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=root, check=True, capture_output=True, text=True).stdout.split("\0")
     return sorted(name for name in names if name and (root / name).is_file())
@@ -30,7 +30,7 @@ def copy_checkout(root: Path, folder: Path) -> None:
 
 
 def make_repository(folder: Path) -> None:
-    """Have git see the copy as a checkout of its own: tests ask git for the files."""
+    """Make the copy a git checkout, because tests list files with git."""
     identity = ["-c", "user.name=mutations", "-c", "user.email=mutations@localhost"]
     for argv in (["init", "--quiet"], ["add", "--all"], [*identity, "commit", "--quiet", "--message=copy"]):
         subprocess.run(["git", *argv], cwd=folder, check=True)

@@ -1,4 +1,4 @@
-"""Which mutants a seed draws: each floor of the product has the same share, and each room of a floor has its turn."""
+"""Draw mutants from a seed: equal shares for all floors of the product, and turns for all rooms of a floor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 YAML_OF_A_ROLE = ("tasks", "handlers", "vars", "defaults")
-# Each with its patterns; the folder or file below the part without a pattern is the room.
+# Floor: folder and patterns. A room is the first folder or file of a pattern's match.
 FLOORS = {
     "decisions": ("plugins/module_utils/muster", ["**/*.py"]),
     "nodes": ("plugins/module_utils/muster_node", ["**/*.py"]),
@@ -24,14 +24,14 @@ FLOORS = {
     "modules": ("library", ["*.py"]),
     "roles": ("roles", [*(f"*/{part}/**/*.yml" for part in YAML_OF_A_ROLE), "*/files/**/*.py"]),
 }
-WHOLE_NAME = {"plugins", "modules"}  # a room is a file there
-TRIES = 20  # of files of a room, and of turns of a floor
+WHOLE_NAME = {"plugins", "modules"}  # floors whose rooms are files
+TRIES = 20  # files of a room, and turns of a floor
 
 Rooms = dict[str, list[str]]
 
 
 def rooms(root: Path, floor: str) -> Rooms:
-    """Return the files of each room of a floor, in an order that does not depend on the file system."""
+    """Return the files of each room of a floor, in a stable order."""
     folder, patterns = FLOORS[floor]
     found: Rooms = defaultdict(list)
     for path in sorted({path for pattern in patterns for path in (root / folder).glob(pattern)}):
@@ -45,7 +45,7 @@ def candidates(name: str, data: bytes) -> list[Candidate]:
 
 
 def draw(root: Path, seed: int, count: int) -> list[Mutant]:
-    """Return so many mutants, no two of them equal. Neighbours are on different floors."""
+    """Return this number of distinct mutants. Neighbours are on different floors."""
     chance = random.Random(seed)
     of_floors = {floor: of_floor for floor in FLOORS if (of_floor := rooms(root, floor))}
     floors = list(of_floors)
@@ -56,7 +56,7 @@ def draw(root: Path, seed: int, count: int) -> list[Mutant]:
     for floor in itertools.cycle(floors):
         if len(found) >= count or len(empty) == len(floors):
             break
-        # A room may have nothing to change, as the documentation of a module whose work is done on the controller.
+        # A room may have nothing to mutate, e.g. the documentation of a module implemented as an action plugin.
         tried = itertools.islice(turns[floor], TRIES * len(of_floors[floor]))
         fresh = (one_of(root, f"{floor}/{room}", files, chance) for room, files in tried)
         one = next((one for one in fresh if one and one.key not in found), None)
@@ -68,7 +68,7 @@ def draw(root: Path, seed: int, count: int) -> list[Mutant]:
 
 
 def turn(of_floor: Rooms, chance: random.Random) -> Iterator[tuple[str, list[str]]]:
-    """Yield the rooms of a floor in random order, each once before any comes again."""
+    """Yield the rooms of a floor in random order, each once before any repeats."""
     while True:
         names = sorted(of_floor)
         chance.shuffle(names)
@@ -77,7 +77,7 @@ def turn(of_floor: Rooms, chance: random.Random) -> Iterator[tuple[str, list[str
 
 
 def one_of(root: Path, room: str, files: list[str], chance: random.Random) -> Mutant | None:
-    """Draw a file, a kind of mutation that it has, and one of that kind."""
+    """Draw a file, one of its kinds of mutation, and a mutation of that kind."""
     for name in chance.sample(files, min(len(files), TRIES)):
         data = (root / name).read_bytes()
         kinds: dict[str, list[Candidate]] = defaultdict(list)
@@ -91,7 +91,7 @@ def one_of(root: Path, room: str, files: list[str], chance: random.Random) -> Mu
 
 
 def groups(mutants: list[Mutant], size: int = 3) -> list[list[Mutant]]:
-    """Put mutants together whose rooms differ, the earliest first."""
+    """Group mutants of different rooms, the earliest first."""
     waiting, found = list(mutants), []
     while waiting:
         group: list[Mutant] = []

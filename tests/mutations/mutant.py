@@ -1,4 +1,4 @@
-"""One change of one product file, by offsets into its bytes."""
+"""One change of one product file, by byte offsets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Change:
-    """Replace the bytes from start to end, which are `old`, by `new`. kind: the kind of mutation."""
+    """Replace the bytes from start to end (`old`) with `new`. kind: the kind of mutation."""
 
     kind: str
     start: int
@@ -31,7 +31,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Candidate:
-    """is_one: whether the change is valid and changes what it names, which takes time to find out."""
+    """is_one: check that the mutated source is valid and differs, which takes time."""
 
     change: Change
     is_one: Callable[[], bool]
@@ -39,7 +39,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Mutant:
-    """file: relative to the checkout. room: the part of the product that it was drawn from."""
+    """file: relative to the checkout. room: part of the product from which the mutant was drawn."""
 
     file: str
     room: str
@@ -49,7 +49,7 @@ class Mutant:
 
     @property
     def key(self) -> str:
-        """Return a name that stays the same as long as the change does, wherever it is in its file."""
+        """Return a key that does not depend on the position of the change in its file."""
         lines = self.diff.splitlines()
         changed = "\n".join(line for line in lines if not line.startswith("@@"))
         return hashlib.sha256(f"{self.file}\n{changed}".encode()).hexdigest()[:16]
@@ -68,14 +68,14 @@ class Mutant:
 
 
 def write(path: Path, change: Change) -> None:
-    """Write a changed source, with a second of its own: by that and by its size Python knows what it has compiled."""
+    """Write the changed source with a later mtime, because Python caches byte code by mtime (seconds) and size."""
     later = int(path.stat().st_mtime) + 1
     path.write_bytes(change.applied(path.read_bytes()))
     os.utime(path, (later, later))
 
 
 def mutant(file: str, room: str, data: bytes, change: Change) -> Mutant:
-    """Return a mutant with its line and its diff, of which only three lines of context are kept."""
+    """Return a mutant with its line and a diff with little context."""
     before, after = data.decode().splitlines(), change.applied(data).decode().splitlines()
     diff = list(difflib.unified_diff(before, after, lineterm="", n=2))[2:]
     first = next((at for at, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), len(after))

@@ -1,6 +1,6 @@
-"""The mutations of a Python source: conditions, comparisons, constants, statements and returned values.
+"""Mutations of Python source: conditions, comparisons, constants, statements and return values.
 
-Docstrings, annotations, f-strings, imports and what stands under `if TYPE_CHECKING` are left alone.
+Docstrings, annotations, f-strings, imports and `if TYPE_CHECKING` blocks are not mutated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TYPES_ONLY = {"TypeVar", "NewType", "ParamSpec"}
 
 
 def candidates(data: bytes) -> list[Candidate]:
-    """Return every mutation; one is valid Python and means something else than the source."""
+    """Return all candidates. A candidate counts if it is valid Python with another meaning."""
     tree = ast.parse(data)
     return [Candidate(each, partial(differs, data, tree, each)) for each in Finder(data).of(tree)]
 
@@ -53,7 +53,7 @@ class Finder:
         return self.change(kind, self.begin(node), self.end(node), new)
 
     def of(self, node: ast.AST) -> Iterator[Change]:
-        """Yield the mutations of a node and of all below it."""
+        """Yield the mutations of a node and its descendants."""
         if isinstance(node, ast.JoinedStr) or is_text_alone(node):
             return
         yield from self.own(node)
@@ -103,12 +103,12 @@ class Finder:
         return self.replace("negate", test, f"(not ({source}))")
 
     def dropped(self, body: Sequence[ast.stmt]) -> Iterator[Change]:
-        """Nothing is done instead of a branch. A decorated definition begins above the line that Python names."""
+        """Replace a branch with `pass`. Skip decorated definitions, whose first line is above their position."""
         if not getattr(body[0], "decorator_list", []):
             yield self.change("drop", self.begin(body[0]), self.end(body[-1]), "pass")
 
     def between(self, kind: str, values: Sequence[ast.expr], old: str, new: str) -> Iterator[Change]:
-        """Change the operator between the first two values, unless something there, such as a comment, has it again."""
+        """Replace the operator between the first two values, unless the text there contains it twice."""
         start, end = self.end(values[0]), self.begin(values[1])
         word = re.compile(rb"(?<![\w=<>!])" + old.replace(" ", r"\s+").encode() + rb"(?![\w=<>!])")
         found = list(word.finditer(self.data[start:end]))
@@ -128,7 +128,7 @@ class Finder:
 
 
 def written(op: ast.cmpop) -> str:
-    """Return the operator as a source has it."""
+    """Return the source text of an operator."""
     name = ast.Name("x")
     return ast.unparse(ast.Compare(name, [op], [name])).removeprefix("x ").removesuffix(" x")
 
@@ -142,12 +142,12 @@ def names(node: ast.expr | None, wanted: set[str]) -> bool:
 
 
 def is_text_alone(node: ast.AST) -> bool:
-    """A docstring, or `...`."""
+    """Return whether the node is a docstring or `...`."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def below(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the children that are run: neither annotations nor what only a type checker reads."""
+    """Yield the executed children, without annotations and code for type checkers."""
     match node:
         case ast.If() if names(node.test, {"TYPE_CHECKING"}):
             yield from node.orelse

@@ -1,4 +1,4 @@
-"""Runs script/test in a copy of the checkout, and reads which tests failed."""
+"""Run script/test in a copy of the checkout, and read the failed tests."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from mutations.mutant import Mutant
 
 SUITES = {"unit": ["script/test", "unit"], "default": ["script/test"]}
-# A unit test that a mutation has wait for ever is ended by name; those on machines have waits of their own.
+# A mutation may make a unit test hang: faulthandler ends it. Tests on machines have their own timeouts.
 OPTIONS = {"unit": "-o faulthandler_timeout=200 -o faulthandler_exit_on_timeout=true", "default": ""}
 GRACE = 300  # seconds for script/test to remove its machines
 
 
 class ScriptTest:
-    """limit: seconds, after which a run is ended."""
+    """limit: seconds until a run is ended."""
 
     def __init__(self, checkout: Path, name: str, limit: float) -> None:
         self.checkout, self.name, self.limit = checkout, name, limit
@@ -48,7 +48,7 @@ class ScriptTest:
             return found
 
     def run(self, argv: list[str], stage: str, tests: Sequence[str] = ()) -> Outcome:
-        """tests: those of the stage that failed before, to be run alone."""
+        """Run script/test. tests: only these failed tests of the stage."""
         shutil.rmtree(self.kept, ignore_errors=True)
         if tests:
             asked = cache_of(self.kept, stage)
@@ -74,13 +74,13 @@ class ScriptTest:
             finally:
                 end(child)
         failures = read_failures(self.kept)
-        if code not in (0, 5) and not failures:  # 5: none of the tests is there
+        if code not in (0, 5) and not failures:  # 5: no tests found
             failures = [Failure(stage)]
         return Outcome(failures)
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """End a run with everything that it has started."""
+    """End a run with all its child processes."""
     if child.poll() is None:
         os.killpg(child.pid, signal.SIGTERM)
         deadline = time.monotonic() + GRACE
@@ -92,15 +92,15 @@ def end(child: subprocess.Popen[bytes]) -> None:
 
 
 def cache_of(kept: Path, stage: str) -> Path:
-    """Where pytest keeps the failed tests of a stage."""
+    """Return the path where pytest keeps the failed tests of a stage."""
     return kept / f"{stage}.cache/v/cache/lastfailed"
 
 
 def read_failures(kept: Path) -> list[Failure]:
-    """Read what script/test keeps of its last run: each failed test, and each stage that failed without one."""
+    """Read the results of the last run: failed tests, and stages that failed without a test."""
     try:
         outcomes = json.loads((kept / "results.json").read_text())
-    except FileNotFoundError:  # it was ended
+    except FileNotFoundError:  # the run was ended
         outcomes = {path.name.removesuffix(".cache"): "" for path in kept.glob("*.cache")}
     found = []
     for stage, outcome in outcomes.items():

@@ -1,4 +1,4 @@
-"""The mutations of a role's YAML: a task is removed, or a line of a task, list or mapping; a condition is inverted."""
+"""Mutations of a role's YAML: remove a task, or a line of a task, list or mapping; invert a condition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mutations.mutant import Candidate, Change
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# What a task has beside its module, which it cannot do without. Its name does nothing.
+# Keys of a task beside its module, which is required. Removing the name would have no effect.
 KEYWORDS = re.compile(
     "args|async|become|become_user|changed_when|check_mode|delay|delegate_facts|delegate_to|diff|environment|failed_when"
     "|loop|loop_control|no_log|notify|poll|register|rescue|always|retries|run_once|tags|throttle|until|vars|when"
@@ -23,7 +23,7 @@ Path = tuple[Any, ...]
 
 
 def candidates(data: bytes) -> list[Candidate]:
-    """Return every mutation of the file; one changes what it names and nothing else."""
+    """Return all candidates of the file. A candidate counts if it changes exactly what it names."""
     text = data.decode()
     loaded, tree = yaml.safe_load(text), yaml.compose(text)
     if tree is None or isinstance(tree, yaml.ScalarNode):
@@ -41,7 +41,7 @@ class Finder:
             self.starts.append(self.starts[-1] + len(line))
 
     def of(self, node: yaml.Node, path: Path, last: int, *, tasks: bool) -> Iterator[Candidate]:
-        """last: the line behind the node. tasks: its items are tasks."""
+        """last: the line after the node. tasks: whether its items are tasks."""
         if isinstance(node, yaml.SequenceNode) and not node.flow_style:
             yield from self.items(node, path, last, tasks=tasks)
         if isinstance(node, yaml.MappingNode) and not node.flow_style:
@@ -65,12 +65,12 @@ class Finder:
             yield from self.of(value, (*path, name), end, tasks=is_task and name in TASK_LISTS)
 
     def removed(self, kind: str, first: int, behind: int, path: Path) -> Iterator[Candidate]:
-        """Comments behind it belong to what comes next."""
+        """Yield a removal. Comments after the part belong to the next part."""
         lines = self.lines[first:behind]
         while lines and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
             lines.pop()
         start = self.starts[first]
-        if "<<" not in path:  # of a mapping that is merged in, the loaded file shows no place
+        if "<<" not in path:  # merged mappings have no path of their own in the loaded data
             end = start + len("".join(lines))
             yield self.candidate(kind, start, end, "", lambda: without(self.loaded, path))
 
@@ -81,7 +81,7 @@ class Finder:
             yield self.candidate("condition", start, end, new, lambda: replaced(self.loaded, path, new))
 
     def candidate(self, kind: str, start: int, end: int, new: str, expected: Callable[[], Any]) -> Candidate:
-        """expected: what the file then holds."""
+        """expected: content of the file after the change."""
 
         def is_one() -> bool:
             try:

@@ -1,4 +1,4 @@
-"""Rows of the platforms table: which are run, and whether their machines stay."""
+"""Options for rows of the platforms table: selection, and whether machines are kept."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ from record import RECORDS, revision
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# In the order of their worth: what most labs have comes first.
+# By priority: the most common platforms first.
 ROWS = ("ubuntu24.04", "ubuntu22.04", "debian13", "ubuntu26.04", "debian12")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--row", action="append", choices=sorted(BASES), help="this row, also when it has passed already")
-    parser.addoption(
-        "--keep", action="store_true", help="the machines stay, with their inventory; the next run removes them"
-    )
+    parser.addoption("--row", action="append", choices=sorted(BASES), help="run this row, even after a pass")
+    parser.addoption("--keep", action="store_true", help="keep the machines and their inventory until the next run")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -33,7 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def bare(row: str, request: pytest.FixtureRequest) -> Iterator[Bare]:
-    """The machines of a row, not made yet; whatever a run before has left of it is removed."""
+    """Yield the machines of a row before their creation. Remains of earlier runs are removed."""
     record = RECORDS / f"{row}.json"
     if not request.config.getoption("--row") and record.exists():
         kept = json.loads(record.read_text())
@@ -41,7 +39,7 @@ def bare(row: str, request: pytest.FixtureRequest) -> Iterator[Bare]:
             pytest.skip(
                 f"passed on {kept['date']} in this state of the checkout: script/test platforms {row} runs it again"
             )
-    # They have the same addresses: whatever an earlier row has kept makes room.
+    # All rows use the same addresses, so kept machines of earlier rows are removed.
     for name in BASES:
         Bare(name, SANDBOX / name).down()
     folder = SANDBOX / row

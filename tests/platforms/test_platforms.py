@@ -1,4 +1,4 @@
-"""Two bare machines of each release, taken from nothing to HEALTHY as README says, with PyTorch's own CUDA build."""
+"""Two bare machines of each release, from nothing to HEALTHY as described in README, with PyTorch's CUDA build."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def same(machine: Machine, before: dict[str, str]) -> None:
     assert not found, f"--check changed {machine.name}:\n" + "\n".join(found[:60])
 
 
-def test_from_bare_to_healthy(row: str, bare: Bare) -> None:
+def test_bare_machines_become_healthy(row: str, bare: Bare) -> None:
     record = Record(row)
     logs = RECORDS / row
     logs.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def test_from_bare_to_healthy(row: str, bare: Bare) -> None:
     walk = Walk(bare, logs)
     try:
         make(bare, record)
-        take_the_way(walk, record)
+        run_all_steps(walk, record)
         record.passed = True
     except (UnavailableError, NoBootError) as error:
         record.why = str(error)
@@ -69,7 +69,7 @@ def make(bare: Bare, record: Record) -> None:
     record.seconds["boot"] = round(time.monotonic() - begun, 1)
 
 
-def take_the_way(walk: Walk, record: Record) -> None:
+def run_all_steps(walk: Walk, record: Record) -> None:
     machines = walk.bare.machines
     before = [outside_look.take(machine) for machine in machines]
     walk.write_inventory()
@@ -77,7 +77,7 @@ def take_the_way(walk: Walk, record: Record) -> None:
     walk.copy_key()
     with_key = [outside_look.take(machine) for machine in machines]
     for old, new in zip(before, with_key, strict=True):
-        assert differences(old, new), "the look does not even see the key"
+        assert differences(old, new), "the snapshot does not show the installed key"
     good(walk.play("inspect", "playbooks/inspect.yml"))
     good(walk.play("check on bare", "site.yml", "--check", "--diff"))
     for machine, old in zip(machines, with_key, strict=True):

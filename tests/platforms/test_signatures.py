@@ -1,4 +1,4 @@
-"""The recipe of the bases against the real archive: what Ubuntu has not signed is not installed."""
+"""The base images only install packages that Ubuntu has signed, tested with the real archive."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from bare import MIRROR
 from muster.sandbox.bases import UBUNTU_ARCHIVE
 from muster_controller.sandbox import bases
 
-# Keys that have signed nothing of Ubuntu's.
+# Keys that do not sign Ubuntu's archive.
 OTHER_KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 @pytest.mark.skipif(not OTHER_KEYS.exists(), reason="this machine has no keys of another distribution")
-def test_an_archive_that_others_signed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archive_signed_by_others_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "context").mkdir()
     (tmp_path / "context/apt.conf").write_text("")
     monkeypatch.setattr(bases, "ubuntu_keyring", lambda *_: OTHER_KEYS)

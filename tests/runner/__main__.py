@@ -1,4 +1,4 @@
-"""What script/test calls once .venv-dev is there: python -m runner [--elapsed S] [--no-nodes WHY] VERB [ARGUMENTS]."""
+"""Entry point of script/test: python -m runner [--elapsed S] [--no-nodes WHY] VERB [ARGUMENTS]."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from .stage import Stage
 
-# Continuous integration starts no stage that is likely to end later, in seconds.
+# Seconds after which continuous integration must be finished: it starts no stage that is likely to end later.
 CI_LIMIT = 50 * 60.0
 VERBS = ("all", "ci", "down", "seconds", "slow", "stages")
-# The tiers that a verb runs. ci adds stages of the tier all, for which it has time.
+# Tiers of each verb. ci adds stages of the tier all as time permits.
 TIERS_OF = {"default": ["default"], "all": ["default", "all"], "ci": ["default"], "slow": ["slow"]}
 PAGE = ROOT / "docs/dev/test_seconds.md"
-# Exit status where everything that could run has passed, and the rest needs containers.
+# Exit status if all possible stages passed, and the rest needs containers.
 NO_NODES = 3
 
 
@@ -66,13 +66,13 @@ def main() -> int:
 
 
 def leave_to_stage(number: int, frame: object) -> None:
-    """Ctrl-C reaches the stage as well, which ends by itself; then the table is printed."""
+    """Ignore the signal: the stage also receives Ctrl-C and ends, and then the table is printed."""
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="script/test", add_help=False, allow_abbrev=False)
     parser.add_argument("--elapsed", type=float, default=0.0, help="seconds since script/test was called")
-    parser.add_argument("--no-nodes", default="", help="why containers cannot be started here")
+    parser.add_argument("--no-nodes", default="", help="reason why containers cannot be started")
     parser.add_argument("verb")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     return parser.parse_args()
@@ -94,7 +94,7 @@ def write_seconds(names: Sequence[str]) -> None:
 
 
 def several(stages: dict[str, Stage], options: argparse.Namespace) -> int:
-    """Run several stages in two lanes, and print their table."""
+    """Run several stages in two lanes and print their table."""
     began = time.monotonic() - float(options.elapsed)
 
     def now() -> float:
@@ -115,7 +115,7 @@ def several(stages: dict[str, Stage], options: argparse.Namespace) -> int:
 
 
 def run_possible(work: Work, wanted: Sequence[Stage], lanes: int, no_nodes: str) -> list[Stage]:
-    """Run the stages that this machine can run. The others are in the results, with the reason."""
+    """Run the stages that this machine supports. Add the others to the results with the reason."""
     possible = [stage for stage in wanted if not (stage.nodes and no_nodes)]
     left_out = work.run(possible, lanes)
     work.results += [Result(stage, NOT_RUN, why=no_nodes) for stage in wanted if stage not in possible]
@@ -129,7 +129,7 @@ def conclude(work: Work, left_out: Sequence[Stage], seconds: float) -> int:
         print(f"\nLeft out for time: {', '.join(stage.name for stage in left_out)}")
     for result in work.results:
         for test in result.retried:
-            print(f"\n{test} failed at first and passed when run again: it has a race, or found one.")
+            print(f"\n{test} failed at first and passed when run again: the test or the product has a race.")
     total = sum((result.counts for result in work.results), Counts())
     failed = [result for result in work.results if result.outcome not in {PASSED, NOT_RUN}]
     missing = [result for result in work.results if result.outcome == NOT_RUN]
@@ -140,7 +140,7 @@ def conclude(work: Work, left_out: Sequence[Stage], seconds: float) -> int:
 
 
 def interrupt(work: Work) -> None:
-    """End all stages on Ctrl-C and SIGTERM; the table is printed all the same."""
+    """End all stages on Ctrl-C and SIGTERM. The table is still printed."""
 
     def stop(number: int, frame: object) -> None:
         del frame
@@ -157,7 +157,7 @@ def leave(number: int) -> NoReturn:
 
 
 def commits() -> int:
-    """Return the number of commits: which stage has its turn follows from what is tested, not from kept state."""
+    """Return the number of commits, which selects the rotating stage independently of local state."""
     argv = ["git", "rev-list", "--count", "HEAD"]
     done = subprocess.run(argv, cwd=ROOT, check=False, capture_output=True, text=True)
     return int(done.stdout) if done.returncode == 0 else 0

@@ -1,4 +1,4 @@
-"""Which stage starts next, and which stages continuous integration has time for. No processes, no clocks."""
+"""Choose the next stage, and the stages that fit the time of continuous integration. No processes, no clocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def take_next(waiting: Sequence[Stage], lane: int) -> Stage | None:
 
 
 def rotated(stages: Sequence[Stage], turn: int) -> list[Stage]:
-    """Return the stages in their order, starting at the one whose turn it is. turn: any number, taken modulo."""
+    """Return the stages in order, starting at this turn. turn: any number, taken modulo."""
     if not stages:
         return []
     first = turn % len(stages)

@@ -1,4 +1,4 @@
-"""Results of stages: how they ended, the seconds they took, the counts of their tests, and the table at the end."""
+"""Results of stages: outcome, seconds, test counts, and the table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Counts:
 
 @dataclass
 class Result:
-    """How a stage ended. seconds: wall-clock time. retried: tests that passed only at the second attempt."""
+    """The result of a stage. seconds: wall-clock time. retried: tests that passed only at the second attempt."""
 
     stage: Stage
     outcome: str
@@ -45,7 +45,7 @@ class Result:
 
 
 def read_counts(report: Path) -> Counts:
-    """Read the counts of a JUnit report. Nothing where there is none."""
+    """Read the counts of a JUnit report. Return zeros if there is none."""
     root = read_report(report)
     if root is None:
         return Counts()
@@ -70,7 +70,7 @@ def read_failed(report: Path) -> list[str]:
 
 
 def read_report(report: Path) -> ET.Element | None:
-    """Read a JUnit report that pytest has written here; nothing where it is missing or incomplete."""
+    """Read a JUnit report of pytest. Return None if it is missing or incomplete."""
     parser: Any = ET.XMLPullParser(["start"])
     try:
         parser.feed(report.read_text())
@@ -83,7 +83,7 @@ def read_report(report: Path) -> ET.Element | None:
 
 
 def last_time(path: Path, stage: Stage) -> str:
-    """Return how long a stage took last time, on this machine or as recorded in stages.yml."""
+    """Return the last duration of a stage, from this machine or from stages.yml."""
     try:
         here = json.loads(path.read_text()).get(stage.name)
     except (OSError, ValueError):
@@ -94,7 +94,7 @@ def last_time(path: Path, stage: Stage) -> str:
 
 
 def keep_seconds(path: Path, name: str, seconds: float) -> None:
-    """Remember how long a stage took on this machine."""
+    """Record the duration of a stage on this machine."""
     try:
         kept = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -111,7 +111,7 @@ def clock(seconds: float) -> str:
 
 
 def table(results: Iterable[Result]) -> str:
-    """Return the table of a run, one line a stage."""
+    """Return the table of a run with one line per stage."""
     return "\n".join([f"{'stage':<14} {'time':>6}  result", *map(row, results)])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 BIN = ROOT / ".venv-dev/bin"
-# Simulated GPU nodes have a sandbox beside that of their lane; tests/standins/own_sandbox.yml adds the same.
+# Suffix and address offset of the sandbox of simulated GPU nodes, equal to tests/standins/own_sandbox.yml.
 GPU = ("-gpu", 100)
 LANES = (("", 0), ("-b", 50))
 PLATFORMS = ("-platforms", 100)
@@ -28,7 +28,7 @@ class Sandbox:
 
 
 def named() -> Sandbox:
-    """Return the sandbox that the environment names, else that of the tests."""
+    """Return the sandbox named in the environment, or the tests' default."""
     return Sandbox(
         os.environ.get("MUSTER_SANDBOX") or "muster-test", os.environ.get("MUSTER_SANDBOX_PREFIX") or "10.203.87"
     )
@@ -49,7 +49,7 @@ def folder(sandbox: Sandbox) -> Path:
 
 
 def remove_all() -> list[str]:
-    """Remove every sandbox of the tests, and return those that could not be. The image stays: it takes a minute."""
+    """Remove all sandboxes of the tests, but not their image. Return those that could not be removed."""
     every = [beside(named(), suffix, offset) for suffix, offset in LANES]
     every += [beside(each, *GPU) for each in every]
     failed = [each.name for each in every if folder(each).is_dir() and not remove(each)]
@@ -71,7 +71,7 @@ def remove(sandbox: Sandbox) -> bool:
 
 
 def remove_platforms(begin: str) -> None:
-    """Remove the machines, networks and images that a platform run has kept."""
+    """Remove machines, networks and images kept by a platform run."""
     listed = {
         ("podman", "rm", "--force", "--time=0"): ("podman", "ps", "--all", "--quiet", f"--filter=name=^{begin}"),
         ("podman", "network", "rm"): ("podman", "network", "ls", "--quiet", f"--filter=name=^{begin}"),

@@ -1,4 +1,4 @@
-"""The page docs/dev/test_seconds.md: how long each stage and its slow tests took, from the reports of the last runs."""
+"""Generate docs/dev/test_seconds.md: the duration of each stage and its slow tests, from the last reports."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ HEAD = """# Seconds of the tests
 so every figure includes what the other lane took. A test's figure includes the fixtures that it was the first to need.
 Tests below {least:.0f} s are one row.
 """
-LEAST = 5.0  # seconds of a test that has a row of its own
+LEAST = 5.0  # seconds from which a test has its own row
 
 Seconds = list[tuple[str, float]]
 
 
 def read_seconds(report: Path) -> Seconds:
-    """Return the tests of a JUnit report with their seconds, the slowest first."""
+    """Return the tests of a JUnit report with their seconds, slowest first."""
     root = read_report(report)
     if root is None:
         return []
@@ -34,7 +34,7 @@ def read_seconds(report: Path) -> Seconds:
 
 
 def page(stages: Sequence[str], kept: Mapping[str, float], tests: Mapping[str, Seconds]) -> str:
-    """Build the page. kept: seconds of each stage as a whole. tests: those of each stage."""
+    """Build the page. kept: seconds of each stage. tests: seconds of its tests."""
     parts = [HEAD.format(least=LEAST)]
     for stage in (one for one in stages if one in kept):
         parts.append(f"## {stage}: {clock(kept[stage])}\n")

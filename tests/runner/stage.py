@@ -26,7 +26,7 @@ KEYS = {
     "run_after",
 }
 MOLECULE = ("molecule", "test", "--no-command-borders", "--scenario-name")
-# Which tests of its files a stage runs: those of the pipeline and of the campaign have stages of their own.
+# Selection of regular tests. Pipeline and campaign tests have separate stages.
 REGULAR = "not slow and not campaign and not pipeline and not pipeline_gpu"
 SLOW = "slow and not campaign"
 
@@ -37,23 +37,23 @@ class UnknownStageError(ValueError):
 
 @dataclass(frozen=True)
 class Stage:
-    """One part of the tests. Its commands run in the root of the checkout, one after the other."""
+    """A stage of the tests. Its commands run in the checkout's root, one after the other."""
 
     name: str
     does: str
     # default: part of script/test. all: part of script/test all. slow: part of script/test slow. long: only by name.
     tier: str
-    # Measured by continuous integration on two cores, beside another stage.
+    # Measured in continuous integration on two cores, next to another stage.
     seconds: int
-    # Whether it needs the containers of a sandbox.
+    # Whether the stage needs containers.
     nodes: bool
     commands: tuple[tuple[str, ...], ...]
-    # Suffix of a sandbox of its own, where that of its lane will not do.
+    # Suffix of a separate sandbox, if the lane's sandbox is not suitable.
     sandbox: str = ""
 
 
 def read_stages(path: Path = TABLE) -> dict[str, Stage]:
-    """Return all stages by name, in the order in which they run."""
+    """Return all stages by name, in execution order."""
     table = yaml.safe_load(path.read_text())
     regular = [make_stage(name, entry) for name, entry in table.items()]
     slow = [slow_part(name, entry) for name, entry in table.items() if "slow" in entry]
@@ -68,7 +68,7 @@ def slow_part(name: str, entry: dict[str, Any]) -> Stage:
 
 
 def make_stage(name: str, entry: dict[str, Any]) -> Stage:
-    """Build a stage of an entry in stages.yml. Raises ValueError where it is wrong."""
+    """Build a stage from an entry of stages.yml. Raises ValueError if the entry is invalid."""
     if unknown := set(entry) - KEYS:
         raise ValueError(f"{name}: unknown keys {', '.join(sorted(unknown))}")
     if entry["tier"] not in TIERS:
@@ -93,7 +93,7 @@ def pytest_of(entry: dict[str, Any]) -> tuple[str, ...]:
 
 
 def path_of(name: str) -> str:
-    """Return the path of a test file, or of a folder of such files, whose name ends with a slash."""
+    """Return the path of a test file, or of a folder (name with a trailing slash)."""
     return f"tests/integration/{name}" if name.endswith("/") else f"tests/integration/test_{name}.py"
 
 
@@ -102,7 +102,7 @@ def of_tier(stages: dict[str, Stage], *tiers: str) -> list[Stage]:
 
 
 def find_stage(stages: dict[str, Stage], name: str, verbs: tuple[str, ...] = ()) -> Stage:
-    """Return the stage of that name. Raises UnknownStageError, which names the nearest stage or verb."""
+    """Return the stage of this name. Raises UnknownStageError with the nearest stage or verb."""
     if name in stages:
         return stages[name]
     near = difflib.get_close_matches(name, [*stages, *verbs], 1)

@@ -1,4 +1,4 @@
-"""Running stages: each in processes of its own, two lanes beside each other, with progress and a log per stage."""
+"""Run stages in separate processes in two lanes, with progress and a log per stage."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from .stage import Stage
 
 KEPT = ROOT / "artifacts/tests"
-RESULTS = "results.json"  # in KEPT: the outcome of each stage of the last run
+RESULTS = "results.json"  # in KEPT: outcomes of the last run's stages
 TIMES = KEPT / "seconds.json"
 PROGRESS = re.compile(r"\[ *(\d{1,3})%\]")
-SHOWN = 60.0  # seconds between two lines of progress
-GRACE = 20.0  # seconds that a stage gets to end by itself
+SHOWN = 60.0  # seconds between progress lines
+GRACE = 20.0  # seconds for a stage to end by itself
 MOST_RETRIED = 3
-MOST_LINES = 400  # of the output of a failed stage
-NICENESS = 10  # of a stage without nodes, which runs beside one with nodes
-TAIL = 4096  # bytes of a log that are searched for progress
+MOST_LINES = 400  # of output of a failed stage
+NICENESS = 10  # of a stage without nodes beside one with nodes
+TAIL = 4096  # bytes of a log searched for progress
 
 
 def environment(sandbox: Sandbox, stage: Stage) -> dict[str, str]:
@@ -70,7 +70,7 @@ def report_of(stage: Stage) -> Path:
 
 
 def argv_of(stage: Stage, command: Sequence[str], further: Sequence[str]) -> list[str]:
-    """Return a command's words, with further arguments of the user where it is pytest or molecule."""
+    """Return the argv of a command. pytest and molecule also get the user's further arguments."""
     if command[0] == "pytest":
         cache = f"cache_dir={KEPT / (stage.name + '.cache')}"
         return ["python", "-m", *command, "-o", cache, f"--junitxml={report_of(stage)}", *further]
@@ -78,12 +78,12 @@ def argv_of(stage: Stage, command: Sequence[str], further: Sequence[str]) -> lis
 
 
 def opening(stage: Stage) -> str:
-    """Return the line that a stage begins with."""
+    """Return the first line of a stage."""
     return f"== {stage.name}: {stage.does} ({last_time(TIMES, stage)})"
 
 
 class Running:
-    """The process of a stage that runs now. It has a process group of its own, which ends with it."""
+    """The process of a running stage, in its own process group."""
 
     def __init__(self, stage: Stage, sandbox: Sandbox, output: IO[bytes] | None) -> None:
         self.stage, self.sandbox, self.output = stage, sandbox, output
@@ -92,7 +92,7 @@ class Running:
         self.stopped = False
 
     def run(self, *further: str) -> int:
-        """Run the commands of the stage up to the first that fails. Return its exit status."""
+        """Run the commands of the stage until one fails. Return the exit status."""
         report_of(self.stage).unlink(missing_ok=True)
         for command in self.stage.commands:
             status = self.call(argv_of(self.stage, command, further))
@@ -115,7 +115,7 @@ class Running:
         return self.process.wait()
 
     def stop(self) -> None:
-        """End the whole group: politely, then for good."""
+        """End the process group with SIGTERM, then with SIGKILL."""
         self.stopped = True
         process = self.process
         if process is None or process.poll() is not None:
@@ -129,9 +129,10 @@ class Running:
 
 
 def yield_processor(pid: int) -> None:
-    """Let a session run when others do not: stages with nodes take longest, and wait most of the time.
+    """Lower the priority of a session: stages with nodes take longest and mostly wait.
 
-    Where the kernel groups processes by session, niceness counts within a group, and groups have their own (sched(7)).
+    If the kernel groups processes by session, niceness only applies within a group, and groups have their own
+    (sched(7)).
     """
     with suppress(OSError):
         os.setpriority(os.PRIO_PGRP, pid, os.nice(0) + NICENESS)
@@ -141,7 +142,7 @@ def yield_processor(pid: int) -> None:
 
 @dataclass
 class Work:
-    """Several stages in lanes. show: prints a line. retry: a stage with few failed tests tries those once more."""
+    """Stages in lanes. show: prints a line. retry: repeat the failed tests of a stage if they are few."""
 
     show: Callable[[str], None]
     retry: bool = False
@@ -151,7 +152,7 @@ class Work:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, stages: Sequence[Stage], lanes: int, fits: Callable[[Stage], bool] | None = None) -> list[Stage]:
-        """Run stages until none is left. Return those that did not fit when their turn came."""
+        """Run stages until none is left. Return those that did not fit when they were due."""
         waiting = list(stages)
         left_out: list[Stage] = []
 
@@ -209,7 +210,7 @@ class Work:
             self.show(f"   {', '.join(parts)}")
 
     def stop(self) -> None:
-        """End all stages that run, and start no further one."""
+        """End all running stages and start no others."""
         self.stopping = True
         for one in list(self.running.values()):
             one.stop()
@@ -222,7 +223,7 @@ def finished(current: Running, status: int, retried: list[str]) -> Result:
 
 
 def describe_progress(one: Running) -> str:
-    """Return how far a stage is: its time, and the share of its tests that have ended."""
+    """Return the progress of a stage: its time and the share of finished tests."""
     text = f"{one.stage.name} {clock(time.monotonic() - one.began)}"
     with suppress(OSError), (KEPT / f"{one.stage.name}.log").open("rb") as log:
         log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
@@ -233,20 +234,20 @@ def describe_progress(one: Running) -> str:
 
 
 def failures(log: str) -> list[str]:
-    """Return the part of a stage's output that shows what failed, and not more than MOST_LINES lines."""
+    """Return the part of a stage's output about failures, limited to MOST_LINES lines."""
     lines = log.splitlines()
     begin = next((place for place, line in enumerate(lines) if re.match(r"=+ (FAILURES|ERRORS) =+", line)), 0)
     return lines[begin:][-MOST_LINES:]
 
 
 def keep_results(results: Sequence[Result]) -> None:
-    """Write the outcome of each stage, for programs."""
+    """Write the outcome of each stage as JSON."""
     KEPT.mkdir(parents=True, exist_ok=True)
     (KEPT / RESULTS).write_text(json.dumps({one.stage.name: one.outcome for one in results}, indent=1))
 
 
 def run_alone(stage: Stage, further: Sequence[str]) -> Result:
-    """Run one stage at the terminal, with further arguments."""
+    """Run one stage in the terminal with further arguments."""
     KEPT.mkdir(parents=True, exist_ok=True)
     current = Running(stage, sandbox_of(stage, 0), None)
     status = current.run(*further)

@@ -1,4 +1,4 @@
-"""Tests that take long: the stages kills, lines, commands and others. docs/dev/proof.md has their last figures."""
+"""Slow tests: the stages kills, lines, commands and others. docs/dev/proof.md lists the last results."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-# Where the tests leave their figures, as tables for docs/dev/proof.md.
+# Results of the tests as tables for docs/dev/proof.md.
 FIGURES = ROOT / "artifacts/proof"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seed", type=int, default=random.randrange(10_000), help="of the random moments")
-    parser.addoption("--kills", type=int, default=20, help="how many runs are killed")
+    parser.addoption("--seed", type=int, default=random.randrange(10_000), help="seed of the random moments")
+    parser.addoption("--kills", type=int, default=20, help="number of runs to kill")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -30,7 +30,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.fixture(scope="session")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], None]:
-    """Bring two nodes and the outsider up, whichever of them are missing."""
+    """Return a function that starts two nodes and the outsider, if they are missing."""
 
     def bring() -> None:
         play = run_playbook(tmp_path_factory.mktemp("up"), "playbooks/sandbox_up.yml", inventory=HOSTS)
@@ -41,7 +41,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], None]:
 
 @pytest.fixture(scope="session")
 def figures() -> Callable[[str, list[dict[str, Any]]], Path]:
-    """Write what was measured as a table in Markdown."""
+    """Return a function that writes measurements as a Markdown table."""
 
     def write(name: str, rows: list[dict[str, Any]]) -> Path:
         FIGURES.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Every command of Muster's own in README and in the docs for users, typed as it stands on three nodes of the sandbox.
+"""Every Muster command in README and the user docs, run unchanged on three sandbox nodes.
 
-tests/shown_commands.yml has them in their order, and those that are not run, with why. What a page has its reader bring
-is brought, and what it leaves to the reader (names of nodes, an id of a launch) is put in: tests/integration/desk.py.
+tests/shown_commands.yml lists the commands in order, and the commands that are not run with the reason.
+tests/integration/desk.py prepares the prerequisites of the pages and fills in placeholders (node names, launch ids).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHOWN = of_readers()
 
 
 def each(group: str) -> pytest.MarkDecorator:
-    """The commands of a group, called as the first page that shows them and as the table names them."""
+    """Parametrize a test with the commands of a group. Ids: the first page with the command, and its name."""
     entries: dict[str, Any] = table()["run"][group]
     names = [pytest.param(name, id=f"{Path(SHOWN[name].pages[0]).stem}: {name}") for name in entries if name in SHOWN]
     return pytest.mark.parametrize("name", names)
@@ -37,7 +37,7 @@ def each(group: str) -> pytest.MarkDecorator:
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """Three nodes are up, whatever was done to them before; somebody has an account on them."""
+    """Yield the workplace with three running nodes in any state and a user with an account."""
     list_nodes()
     up = run_playbook(tmp_path_factory.mktemp("up"), "playbooks/sandbox_up.yml")
     assert up.rc == 0, up.stdout
@@ -50,78 +50,78 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 
 
 @pytest.fixture(scope="module")
-def brought(desk: Desk) -> Desk:
-    """The steps are done, and the nodes have what the pages have their readers bring."""
+def prepared(desk: Desk) -> Desk:
+    """Yield the workplace after all steps, with the files that the pages name as prerequisites."""
     desk.bring_to_nodes()
     return desk
 
 
 @pytest.fixture(scope="class")
-def held(brought: Desk) -> Iterator[Desk]:
-    """A training goes on until it is ended."""
-    brought.hold(on=True)
-    yield brought
-    brought.hold(on=False)
-    until(lambda: not brought.launches(), PATIENCE, "the last of them has ended")
+def held(prepared: Desk) -> Iterator[Desk]:
+    """Keep the training running until it is stopped."""
+    prepared.hold(on=True)
+    yield prepared
+    prepared.hold(on=False)
+    until(lambda: not prepared.launches(), PATIENCE, "the last launch has ended")
 
 
-def try_it(desk: Desk, group: str, name: str) -> None:
+def run_command(desk: Desk, group: str, name: str) -> None:
     entry: str | dict[str, Any] = table()["run"][group][name]
     expected: dict[str, Any] = {"last": entry} if isinstance(entry, str) else entry
     if "anew" in expected:
         shutil.rmtree(desk.checkout / expected["anew"], ignore_errors=True)
-    said = desk.type(SHOWN[name].command, more=expected.get("more", ""), answers=expected.get("answers", ()))
+    said = desk.run_command(SHOWN[name].command, more=expected.get("more", ""), answers=expected.get("answers", ()))
     assert said.status == expected.get("ends", 0), str(said)
     assert re.search(expected["last"], said.last), str(said)
 
 
 @each("first_day")
-def test_the_first_day(desk: Desk, name: str) -> None:
-    try_it(desk, "first_day", name)
+def test_first_day_commands(desk: Desk, name: str) -> None:
+    run_command(desk, "first_day", name)
 
 
 @each("looks")
-def test_looks(brought: Desk, name: str) -> None:
-    try_it(brought, "looks", name)
+def test_check_commands(prepared: Desk, name: str) -> None:
+    run_command(prepared, "looks", name)
 
 
 @each("launches")
-def test_launches(brought: Desk, name: str) -> None:
-    try_it(brought, "launches", name)
+def test_launch_commands(prepared: Desk, name: str) -> None:
+    run_command(prepared, "launches", name)
 
 
-class TestWhatRuns:
+class TestRunningLaunch:
     @each("running")
-    def test_it_is_seen_followed_and_ended(self, held: Desk, name: str) -> None:
-        try_it(held, "running", name)
+    def test_running_launch_commands(self, held: Desk, name: str) -> None:
+        run_command(held, "running", name)
 
 
 @each("own")
-def test_launches_of_ones_own(brought: Desk, name: str) -> None:
-    try_it(brought, "own", name)
+def test_user_launch_commands(prepared: Desk, name: str) -> None:
+    run_command(prepared, "own", name)
 
 
 @each("data_and_steps")
-def test_data_and_steps(brought: Desk, name: str) -> None:
-    try_it(brought, "data_and_steps", name)
+def test_data_and_step_commands(prepared: Desk, name: str) -> None:
+    run_command(prepared, "data_and_steps", name)
 
 
 @each("examples")
-def test_the_example(brought: Desk, name: str) -> None:
-    try_it(brought, "examples", name)
+def test_example_commands(prepared: Desk, name: str) -> None:
+    run_command(prepared, "examples", name)
 
 
 @each("acceptance")
-def test_acceptance(brought: Desk, name: str) -> None:
-    try_it(brought, "acceptance", name)
+def test_acceptance_commands(prepared: Desk, name: str) -> None:
+    run_command(prepared, "acceptance", name)
 
 
 @each("members")
-def test_members(brought: Desk, name: str) -> None:
-    try_it(brought, "members", name)
+def test_member_commands(prepared: Desk, name: str) -> None:
+    run_command(prepared, "members", name)
 
 
 @each("demo")
-def test_the_demo(desk: Desk, name: str) -> None:
-    """In a sandbox of its own, which is gone with the last of them."""
-    try_it(desk, "demo", name)
+def test_demo_commands(desk: Desk, name: str) -> None:
+    """Runs in its own sandbox, which the last command removes."""
+    run_command(desk, "demo", name)

@@ -1,7 +1,7 @@
-"""Debian's own driver on a plain Debian node: what is installed is the real one, and only the GPU a stand-in.
+"""Debian's own driver on a plain Debian node: real packages and a simulated GPU.
 
-No module is ever loaded there, nor can one be built for the kernel of whoever runs the sandbox: what is looked at is
-the road to Debian's packages, and whether its end is reported as it is.
+No module is loaded there, and none can be built for the kernel of the sandbox host. The tests cover the steps up to
+Debian's packages and the report of the failure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REQUESTED = {"gpu_stack_source": "debian", "cluster_gpus": 1}
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """A bare machine with one GPU on its bus."""
+    """Yield a bare machine with one GPU on its PCI bus."""
     folder = tmp_path_factory.mktemp("debian")
     result = play(folder, "playbooks/sandbox_up.yml")
     assert result.rc == 0, result.stdout
@@ -37,7 +37,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         assert result.rc == 0, result.stdout
         machine = find_machine("node1", SUFFIX)
     if "ID=debian" not in machine.inside("cat", "/etc/os-release").stdout:
-        pytest.skip("the sandbox's machines are not Debian here")
+        pytest.skip("the sandbox machines do not run Debian")
     put_gpus(machine.container, gpus=1, nvswitches=0)
     yield machine
     play(folder, "playbooks/sandbox_down.yml")
@@ -51,7 +51,7 @@ def run(node: Machine, tmp_path_factory: pytest.TempPathFactory) -> Result:
     return result
 
 
-def test_debians_own_packages_are_there(node: Machine, run: Result) -> None:
+def test_packages_of_debian_are_installed(node: Machine, run: Result) -> None:
     there = versions(node)
     assert {"nvidia-open-kernel-dkms", "nvidia-smi", "nvidia-persistenced"} <= set(there)
     origin = node.inside("apt-cache", "policy", "nvidia-smi").stdout
@@ -60,18 +60,18 @@ def test_debians_own_packages_are_there(node: Machine, run: Result) -> None:
     assert not [name for name in there if "pinning" in name]
 
 
-def test_the_real_nvidia_smi_says_that_no_driver_is_loaded(node: Machine, run: Result) -> None:
+def test_real_nvidia_smi_reports_the_missing_driver(node: Machine, run: Result) -> None:
     said = node.inside("nvidia-smi", check=False)
     assert said.returncode == 9
     assert "couldn't communicate with the NVIDIA driver" in said.stdout
 
 
-def test_the_run_stops_before_a_reboot_and_says_why(node: Machine, run: Result) -> None:
+def test_run_stops_before_the_reboot_with_the_reason(node: Machine, run: Result) -> None:
     assert run.rc != 0
     assert not run.results("Reboot the node")
     failed = [event["event_data"]["res"] for event in run.events if event["event"] == "runner_on_failed"]
     said = " ".join(str(result["msg"]) for result in failed)
-    # A module is built for the headers that Debian has by now, or fails to: its own driver lags behind its own kernel
-    # now and then. For the kernel that runs here there are no headers at all.
+    # The module is built for the headers in Debian's archive, or its build fails: Debian's driver sometimes lags behind
+    # its kernel. There are no headers for the running kernel.
     assert said.startswith("node1: "), run.stdout
     assert "it has no module" in said or "Bad return status for module build on kernel" in said, run.stdout

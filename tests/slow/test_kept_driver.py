@@ -1,7 +1,4 @@
-"""A driver that came before Muster, from another source than Muster takes, on a stand-in GPU node; it works.
-
-In this order: each test begins where the one before has left the nodes.
-"""
+"""An existing driver from another source than Muster's, on a simulated GPU node. The tests are ordered."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ THEIRS_VERSION, OURS_VERSION = "580.126.20", "580.178.04"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuCluster]:
-    """node1 has Ubuntu's driver, as `ubuntu-drivers install` leaves it; node2 has none."""
+    """Yield two nodes. node1 has Ubuntu's driver, as installed by `ubuntu-drivers install`; node2 has none."""
     made = bring_up(tmp_path_factory.mktemp("kept_driver"))
     result = made.play(extravars=THEIRS, limit="node1")
     assert result.rc == 0, result.stdout
@@ -38,24 +35,24 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuCluster]:
     made.play("playbooks/sandbox_down.yml")
 
 
-def told(result: Result) -> str:
-    """What is said of the drivers before anything is done."""
+def driver_report(result: Result) -> str:
+    """Return the report about drivers at the start of the run."""
     return str(result.results("Resolve the GPU stack")["node1"]["msg"])
 
 
-def told_as_typed(result: Result) -> str:
-    """All of the output, without the ends of its lines."""
+def output_of(result: Result) -> str:
+    """Return the output with line breaks removed."""
     return " ".join(result.stdout.replace("''", "'").split())
 
 
-def test_it_is_kept_beside_a_node_that_gets_ours(cluster: GpuCluster) -> None:
+def test_existing_driver_is_kept_beside_a_node_with_musters_driver(cluster: GpuCluster) -> None:
     first, second = cluster.nodes
     before = versions(first), boot(first)
     checked = cluster.play(check=True)
     assert checked.rc == 0, checked.stdout
     said = "its 580.126.20 works and is kept; with nvidia_driver_replace: true it is replaced by 580 from nvidia"
-    assert said in told(checked)
-    assert "it has none, and gets 580 from nvidia, which takes a reboot" in told(checked)
+    assert said in driver_report(checked)
+    assert "it has none, and gets 580 from nvidia, which takes a reboot" in driver_report(checked)
 
     result = cluster.play()
     assert result.rc == 0, result.stdout
@@ -65,25 +62,25 @@ def test_it_is_kept_beside_a_node_that_gets_ours(cluster: GpuCluster) -> None:
     assert cluster.play().changed == []
 
 
-def test_it_is_replaced_when_that_is_requested(cluster: GpuCluster) -> None:
+def test_existing_driver_is_replaced_on_request(cluster: GpuCluster) -> None:
     first = cluster.nodes[0]
     before = boot(first)
     result = cluster.play(extravars=REPLACE)
     assert result.rc == 0, result.stdout
     said = "its 580.126.20 works and is replaced by 580 from nvidia, which takes a reboot, because"
-    assert said in told(result)
+    assert said in driver_report(result)
     assert loaded(first) == OURS_VERSION
     assert boot(first) != before
     assert not [name for name in versions(first) if "-server" in name]
-    # What is replaced is not replaced again.
+    # A second run does not replace the driver again.
     assert cluster.play(extravars=REPLACE).changed == []
 
 
-def test_it_is_taken_off_a_node_that_leaves(cluster: GpuCluster) -> None:
+def test_driver_is_removed_from_a_retired_node(cluster: GpuCluster) -> None:
     second = cluster.nodes[1]
-    inventory = cluster.folder / "leaving"  # the sandbox's own stays as it is
+    inventory = cluster.folder / "leaving"  # the inventory of the sandbox stays unchanged
     shutil.copytree(SANDBOXES, inventory)
-    # Only the steps of the GPU stack were here: on the other node there is nothing to forget.
+    # Only the GPU stack was installed, so the other node has nothing to forget.
     off = dict.fromkeys(("cluster_hosts_mode", "ssh_mesh_mode", "firewall_mode"), "off")
     wiped = {"node": "node2", "wipe": True, "wipe_driver": True, **off}
     before = versions(second)
@@ -93,7 +90,7 @@ def test_it_is_taken_off_a_node_that_leaves(cluster: GpuCluster) -> None:
     finally:
         second.inside("systemctl", "stop", HELD)
     assert refused.rc != 0
-    assert "has /dev/nvidia0 open: nothing is taken off a node under somebody's work" in told_as_typed(refused)
+    assert "has /dev/nvidia0 open: nothing is taken off a node under somebody's work" in output_of(refused)
     assert versions(second) == before
     result = cluster.play("playbooks/retire.yml", inventory=inventory / "hosts.yml", extravars=wiped)
     assert result.rc == 0, result.stdout

@@ -1,7 +1,8 @@
-"""The steps up to network are killed at random moments: going again ends them, nothing is left, ssh is never lost.
+"""The steps up to network are killed at random moments. The next run completes them, nothing is left, and SSH works
+throughout.
 
-The moments are spread over the length of a run that nobody kills: one falls at random into each twentieth of it. Every
-fourth run begins on bare machines; the others begin on nodes that were damaged as molecule's break.yml says.
+The moments are spread over the duration of an undisturbed run: one random moment in each twentieth. Every fourth run
+starts on bare machines, the others on nodes damaged by molecule's break.yml.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ NODES = ("node1", "node2")
 STARTS = ("bare", "damaged")
 STEPS = ("site.yml", "--tags=baseline,network")
 BREAKS = yaml.safe_load((ROOT / "molecule/default/break.yml").read_text())[0]["vars"]["breaks"]
-# Whatever was made for a while only: by names that guards, writers and Ansible's modules give it.
+# Temporary objects, by the names that guards, writers and Ansible modules use.
 LEFT = (
     "systemctl list-units --all --plain --no-legend 'muster-*'; systemctl list-units --failed --plain --no-legend;"
     "ls -A /var/lib/muster/guard 2>/dev/null;"
@@ -40,7 +41,7 @@ LEFT = (
     " -o -name 'muster-*-undo*';"
     "ps -eo args | grep -E '[A]nsiballZ|[g]uard.py|[p]ython3 -I -S' || true"
 )
-# Made by chance on each machine, or by the packages' own scripts.
+# Generated on each machine, or by package scripts.
 BY_CHANCE = re.compile(r"/etc/(machine-id|ld\.so\.cache|ssh/ssh_host_.*|(passwd|group|shadow|gshadow|subuid|subgid)-)")
 KEYS = re.compile(r"AAAA[0-9A-Za-z+/=]+|(?<=KEY-----\n)[0-9A-Za-z+/=\n]+")
 
@@ -58,7 +59,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 class Cluster:
-    """The machines of the kills, what they are like when nobody kills, and how long that takes."""
+    """The machines of the kills, their state after undisturbed runs, and the duration of these runs."""
 
     def __init__(self, up: Callable[[], None], folders: pytest.TempPathFactory) -> None:
         self.up = up
@@ -95,11 +96,11 @@ class Cluster:
 
 
 def state(machine: Machine) -> dict[str, str]:
-    """Return what the machine is like, but for what is different on every machine."""
+    """Return the machine's state without values that differ on every machine."""
     return {path: KEYS.sub("KEY", text) for path, text in take(machine).items() if not BY_CHANCE.fullmatch(path)}
 
 
-def left(machine: Machine) -> str:
+def leftovers(machine: Machine) -> str:
     return machine.inside("sh", "-c", LEFT).stdout
 
 
@@ -115,7 +116,7 @@ def cluster(
         figures("kills", cluster.rows)
 
 
-def test_a_killed_run_is_ended_by_the_next_one(cluster: Cluster, start: str, share: float, tmp_path: Path) -> None:
+def test_next_run_completes_a_killed_run(cluster: Cluster, start: str, share: float, tmp_path: Path) -> None:
     for _ in range(3):
         cluster.begin(start)
         with logins(cluster.machines) as tried:
@@ -124,9 +125,9 @@ def test_a_killed_run_is_ended_by_the_next_one(cluster: Cluster, start: str, sha
                 killed.kill()
                 again = Run(tmp_path, *STEPS).end()
                 third = Run(tmp_path, *STEPS).end()
-                third.kill()  # its connections are open yet
+                third.kill()  # its SSH connections are still open
                 break
-        # The machine is less busy than it was: this is how long it takes now.
+        # The machine is less busy than before, so update the duration.
         cluster.seconds[start] = killed.end().seconds
     else:
         raise AssertionError(f"it was over each time before it could be killed:\n{killed.shown}")
@@ -149,14 +150,14 @@ def test_a_killed_run_is_ended_by_the_next_one(cluster: Cluster, start: str, sha
     assert third.changed == 0, third.shown
     assert tried.failed == []
     for machine in cluster.machines:
-        assert left(machine) == "", machine.name
+        assert leftovers(machine) == "", machine.name
         assert machine.inside("dpkg", "--audit").stdout == "", machine.name
         assert machine.inside("apt-get", "check", check=False).returncode == 0, machine.name
         other = differences(cluster.sound[start][machine.name], state(machine))
         assert not other, "\n".join([machine.name, *other])
 
 
-def test_what_the_kills_have_left_passes_the_tests_of_the_network(cluster: Cluster) -> None:
+def test_nodes_pass_the_network_tests_after_the_kills(cluster: Cluster) -> None:
     look = [sys.executable, "-m", "pytest", "-q", f"--nodes={','.join(NODES)}", "tests/integration/test_network.py"]
     done = subprocess.run(look, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

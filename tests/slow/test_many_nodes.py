@@ -1,4 +1,4 @@
-"""A launch on 250 nodes, over Ansible's own ssh connections to stand-ins, in a process that may open 1024 files."""
+"""A launch on 250 stub nodes over Ansible's SSH connections, in a process limited to 1024 open files."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ ROOMS = ("plugins/module_utils", "plugins/plugin_utils", "tests", "tests/standin
 
 
 def supervised(folder: Path, soft: int, hard: int) -> dict[str, Any]:
-    """What came of the launch; its nodes end it 20 s after its begin, and are looked at until then."""
+    """Run the launch and return its result. Its nodes end it after 20 s."""
     program = [sys.executable, str(ROOT / "tests/standins/many_nodes.py"), str(folder), str(NODES), "20"]
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert hard <= before[1], "this machine grants too few files for the test"
+    assert hard <= before[1], "this machine's limit of open files is too low for the test"
     done = subprocess.run(
         ["prlimit", f"--nofile={soft}:{hard}", *program],
         check=True,
@@ -39,7 +39,7 @@ def supervised(folder: Path, soft: int, hard: int) -> dict[str, Any]:
     return found
 
 
-def test_the_limit_is_raised_and_all_is_bounded(tmp_path: Path) -> None:
+def test_file_limit_is_raised_and_threads_are_bounded(tmp_path: Path) -> None:
     seen = supervised(tmp_path, 1024, 4096)
     assert (seen["ending"], seen["unseen"], seen["said"]) == ("FINISHED", [], [])
     assert seen["files"] == NEEDED
@@ -48,7 +48,7 @@ def test_the_limit_is_raised_and_all_is_bounded(tmp_path: Path) -> None:
     assert seen["looks"] > NODES
 
 
-def test_what_cannot_be_raised_refuses_the_launch_by_number(tmp_path: Path) -> None:
+def test_launch_is_refused_if_the_file_limit_is_too_low(tmp_path: Path) -> None:
     seen = supervised(tmp_path, 1024, 1024)
     need = f"a launch on {NODES} nodes needs {NEEDED} open files on the controller, which grants 1024"
     assert seen["ending"] == [need]

@@ -1,7 +1,7 @@
-"""Lines of each role are taken away in a copy of the checkout, one at a time: the tests must see that they are gone.
+"""Lines of each role are removed in a copy of the checkout, one at a time, and the tests must detect each removal.
 
-What is taken away, and which tests are to see it, is listed in mutations.yml. First those tests pass as they are, from
-the same beginning. A mutation that they do not see is a gap in them.
+mutations.yml lists the removals and the tests. These tests first run unchanged from the same state. An undetected
+mutation is a gap in the tests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CASES = [pytest.param(role, each, id=f"{role}-{each['what']}") for role, listed 
 
 
 class Checkout:
-    """A copy of the checkout, whose tests can be run on the sandbox that this one has brought up."""
+    """A copy of the checkout. Its tests use the running sandbox of this checkout."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -47,7 +47,7 @@ class Checkout:
         path.write_text(text.replace(find, replace))
 
     def test(self, *tests: str) -> Outcome:
-        """Run tests to the first that fails."""
+        """Run tests until the first failure."""
         begun = time.monotonic()
         report = self.folder / "report.xml"
         argv = [sys.executable, "-m", "pytest", "-q", "-x", f"--junitxml={report}"]
@@ -67,7 +67,7 @@ class Checkout:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How tests ended."""
+    """The result of a test run."""
 
     rc: int
     shown: str
@@ -75,8 +75,8 @@ class Outcome:
     report: str
 
     @property
-    def seen_by(self) -> list[str]:
-        """Return the tests that failed by an assertion: one of their own, or that a play ended well."""
+    def detected_by(self) -> list[str]:
+        """Return the tests that failed by an assertion, including the check of a play's result."""
         found = re.findall(r' name="([^"]*)"[^>]*><(?:failure|error) message="([^"]*)"', self.report)
         own = re.compile("(failed on setup with &quot;)?(AssertionError|assert |Failed: DID NOT RAISE)")
         return [name for name, said in found if own.match(said)]
@@ -84,7 +84,7 @@ class Outcome:
 
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Machine]]:
-    """The nodes, which afterwards have again what was taken from them."""
+    """Yield the nodes, and restore them afterwards."""
     list_nodes()
     play = run_playbook(tmp_path_factory.mktemp("up"), "playbooks/sandbox_up.yml")
     assert play.rc == 0, play.stdout
@@ -103,7 +103,7 @@ def rows(figures: Callable[[str, list[dict[str, Any]]], Path]) -> Iterator[list[
 
 @pytest.fixture(scope="module")
 def sound(machines: list[Machine], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], None]:
-    """Prove, once for each role, that the tests pass where nothing was taken away."""
+    """Return a function that checks once per role that the tests pass without a mutation."""
     proved: set[str] = set()
 
     def prove(role: str) -> None:
@@ -119,14 +119,14 @@ def sound(machines: list[Machine], tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def begin(machines: list[Machine], mutation: dict[str, Any]) -> None:
-    """Take from the nodes what the missing line is to bring them."""
+    """Undo on the nodes what the removed line provides."""
     for machine in machines:
         if mutation.get("begin"):
             machine.inside("sh", "-ec", mutation["begin"])
 
 
 @pytest.mark.parametrize(("role", "mutation"), CASES)
-def test_a_missing_line_is_seen(
+def test_removed_line_is_detected(
     role: str,
     mutation: dict[str, Any],
     machines: list[Machine],
@@ -142,18 +142,18 @@ def test_a_missing_line_is_seen(
     for machine in machines:
         if not machine.ssh_answers():
             make_bare(tmp_path / "bare", machine.name)
-    assert outcome.rc == 1, f"nobody saw it:\n{outcome.shown}"
-    assert outcome.seen_by, f"nothing was asserted about it:\n{outcome.shown}"
+    assert outcome.rc == 1, f"no test failed:\n{outcome.shown}"
+    assert outcome.detected_by, f"no assertion failed:\n{outcome.shown}"
     rows.append(
         {
             "role": role,
             "what": mutation["what"],
-            "seen by": ", ".join(f"`{name}`" for name in outcome.seen_by),
+            "seen by": ", ".join(f"`{name}`" for name in outcome.detected_by),
             "after": f"{outcome.seconds:.0f} s",
         }
     )
 
 
-def test_every_role_of_these_steps_has_five() -> None:
+def test_every_role_has_five_mutations() -> None:
     assert {role: len(listed) for role, listed in TABLE.items() if len(listed) < 5} == {}
     assert {"node_baseline", "cluster_hosts", "ssh_mesh", "firewall"} <= set(TABLE)

@@ -1,4 +1,4 @@
-"""What four nodes download from upstream, beside what one of them does, and beside four that do not share."""
+"""The downloads of four nodes, compared with one node and with four nodes that do not share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MORE = INVENTORY / "hosts_more.yml"
 
 @pytest.fixture
 def play(tmp_path_factory: pytest.TempPathFactory) -> Play:
-    """Four nodes of the sandbox are up, and know each other."""
+    """Return a function that runs playbooks on four connected sandbox nodes."""
     hosts = {name: {"ansible_host": f"{{{{ sandbox_prefix }}}}.1{name[-1]}"} for name in NODES[2:]}
     list_nodes()
     MORE.write_text(yaml.safe_dump({"gpu_nodes": {"hosts": hosts}}))

@@ -1,4 +1,4 @@
-"""The real apt, asked about the stand-in repositories without touching this machine."""
+"""Query the real apt about the stub repositories without changing this machine."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-# What the keyring package of NVIDIA's repository brings along (cuda-repository-pin-600).
+# From the keyring package of NVIDIA's repository (cuda-repository-pin-600).
 OF_THE_KEYRING = "Package: *\nPin: release l=NVIDIA CUDA\nPin-Priority: 600\n"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What apt would install, name and version; or what it said instead."""
+    """The packages that apt would install with versions, or its error."""
 
     installs: dict[str, str]
     error: str
 
 
 class Apt:
-    """apt with a root of its own, in which nothing is installed."""
+    """apt with its own root and no installed packages."""
 
     def __init__(self, folder: Path, repositories: Sequence[str] = tuple(LABELS)) -> None:
         self.folder = folder
@@ -48,18 +48,18 @@ class Apt:
         (self.folder / f"etc/preferences.d/{name}").write_text(text)
 
     def pin(self, package: str) -> None:
-        """Do what the package nvidia-driver-pinning-VERSION does when it is installed."""
+        """Set the pin that the package nvidia-driver-pinning-VERSION sets."""
         self.prefer("nvidia-driver-pinning", preferences(package))
 
     def install(self, *packages: str) -> Answer:
-        """Ask what would be installed."""
+        """Return what apt would install."""
         done = self._run("apt-get", "--simulate", "--no-install-recommends", "install", *packages)
         if done.returncode:
             return Answer({}, " ".join((done.stdout + done.stderr).split()))
         return Answer(dict(re.findall(r"^Inst (\S+) \((\S+)", done.stdout, re.MULTILINE)), "")
 
     def candidate(self, package: str) -> str:
-        """Return the version that apt prefers."""
+        """Return apt's candidate version."""
         shown = self._run("apt-cache", "policy", package).stdout
         found = re.search(r"Candidate: (\S+)", shown)
         return found[1] if found else ""

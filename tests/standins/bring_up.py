@@ -1,6 +1,6 @@
-"""Makes nodes of a sandbox that is up into stand-ins for GPU nodes, with repositories served by its outsider.
+"""Turn nodes of a running sandbox into simulated GPU nodes, with repositories served by the outsider.
 
-.venv-dev/bin/python tests/standins/bring_up.py [node ...] (node1 and node2 unless others are named; --help says more)
+.venv-dev/bin/python tests/standins/bring_up.py [node ...] (default: node1 node2; see --help)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from package_list import read_packages, renamed
 from served import Served
 
 ROOT = Path(__file__).parents[2]
-# What is published during a test, as what becomes of what.
+# Packages that tests publish later: old and new version.
 LATER = {
     "newer-branch": ("615", "620"),
     "newer-kernel": ("6.8.0-90", "6.8.0-94"),
@@ -40,8 +40,8 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--gpu", default="0x2330", help="PCI device id")
     parser.add_argument("--nvswitches", type=int, default=4)
-    parser.add_argument("--nouveau", action="store_true", help="it holds the GPUs until an initramfs keeps it out")
-    parser.add_argument("--publish", choices=LATER, action="append", default=[], help="beside what there was before")
+    parser.add_argument("--nouveau", action="store_true", help="nouveau holds the GPUs until it is blacklisted")
+    parser.add_argument("--publish", choices=LATER, action="append", default=[], help="additional packages to publish")
     parser.add_argument("--wrongly-signed", action="store_true")
     parser.add_argument("--only-publish", action="store_true")
     options = parser.parse_args()

@@ -1,7 +1,8 @@
-"""A stand-in of CIFAR-10's archive: the same layout as the published one, 120 images of noise in the place of 60000.
+"""A small archive with CIFAR-10's layout: 120 noise images instead of 60000.
 
-The batches are pickles as Python 2 wrote them with NumPy: cifar-10-python.tar.gz of https://www.cs.toronto.edu/~kriz/cifar.html
-holds cifar-10-batches-py/data_batch_1 to 5, test_batch and batches.meta. NumPy is not needed here either.
+The batches are pickles as written by Python 2 with NumPy: cifar-10-python.tar.gz
+(https://www.cs.toronto.edu/~kriz/cifar.html)
+contains cifar-10-batches-py/data_batch_1 to 5, test_batch and batches.meta. This module does not need NumPy.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-EACH = 20  # images in a batch, instead of 10000
+EACH = 20  # images per batch, instead of 10000
 
 
 def text(value: bytes) -> bytes:
-    """A string of Python 2, as opcode BINSTRING has it."""
+    """Return a Python 2 string as opcode BINSTRING."""
     return b"T" + len(value).to_bytes(4, "little") + value
 
 
@@ -27,7 +28,7 @@ def number(value: int) -> bytes:
 
 
 def batch(source: random.Random, name: bytes, count: int) -> bytes:
-    """{batch_label, labels, data, filenames} with data as numpy's uint8 array of count x 3072, protocol 2."""
+    """Return a pickle (protocol 2) of {batch_label, labels, data, filenames}. data: uint8, count x 3072."""
     dtype = b"cnumpy\ndtype\n" + text(b"u1") + number(0) + number(1) + b"\x87R"
     dtype += b"(" + number(3) + text(b"|") + b"NNN" + number(-1) + number(-1) + number(0) + b"tb"
     array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n" + number(0) + b"\x85" + text(b"b") + b"\x87R"

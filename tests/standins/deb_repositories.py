@@ -1,4 +1,4 @@
-"""Stand-in packages as real .deb files, in signed repositories with the paths that the real ones have."""
+"""Stub packages as real .deb files in signed repositories with the paths of the real ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from package_list import Package
 
-# Below the server's root. The key lies where the publisher of the real one has it.
+# Paths below the server's root. Keys have the same paths as at the real publishers.
 FOLDERS = {
     "ubuntu": "ubuntu",
     "cuda": "compute/cuda/repos/ubuntu2404/x86_64",
@@ -35,13 +35,13 @@ KEYS = {
     "nct": "libnvidia-container/gpgkey",
     "doca": "doca/GPG-KEY-Mellanox.pub",
 }
-# The same packages for the other release: it is the roads to them that differ.
+# The second release has the same packages under other paths.
 OTHER_RELEASES = ("compute/cuda/repos/ubuntu2204",)
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key to sign with, made for the tests. Both halves lie in a folder of theirs; gpg's own is short-lived."""
+    """A signing key for the tests. Both halves are kept in its folder. The gpg home is temporary."""
 
     folder: Path
 
@@ -64,7 +64,7 @@ class Key:
     def make(self) -> Key:
         if not self.public.exists():
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            owner = "Stand-in of Muster's tests <nobody@example.invalid>"
+            owner = "Stub of Muster's tests <nobody@example.invalid>"
             with gpg_home() as home:
                 gpg(home, "--quick-generate-key", owner, "ed25519", "sign", "never")
                 gpg(home, "--armor", "--output", str(self.secret), "--export-secret-keys")
@@ -85,7 +85,7 @@ def gpg_home() -> Iterator[str]:
         try:
             yield home
         finally:
-            # The agent that gpg has begun for this folder.
+            # End the agent that gpg started for this folder.
             subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=False, capture_output=True)
 
 
@@ -95,7 +95,7 @@ def gpg(home: str, *arguments: str) -> str:
 
 
 class Repositories:
-    """The four repositories in a folder. What was built stays there for the next run, unless its recipe changes."""
+    """The four repositories in a folder. Built packages are cached until their recipe changes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -104,7 +104,7 @@ class Repositories:
         self.stranger = Key(folder / "stranger").make()
 
     def publish(self, packages: Sequence[Package] | None = None, *, signed_by: Key | None = None) -> None:
-        """Write all four anew with these packages, or those of the list; NVIDIA's may be signed by somebody else."""
+        """Rewrite all repositories with these packages, or all. NVIDIA's may be signed by another key."""
         shutil.rmtree(self.root, ignore_errors=True)
         debs = self._build(packages or read_packages())
         for name, place in FOLDERS.items():
@@ -121,7 +121,7 @@ class Repositories:
         (signed_by or self.key).sign([self.root / FOLDERS[name] for name in ("cuda", "nct")])
 
     def _build(self, packages: Sequence[Package]) -> dict[str, Path]:
-        """Return the .deb files of these packages by their names."""
+        """Return the .deb files of these packages by name."""
         makers = [Path(package_contents.__file__), Path(package_list.__file__)]
         makers += sorted(package_contents.PROGRAMS.iterdir())
         recipe = hashlib.sha256(b"".join(path.read_bytes() for path in makers))

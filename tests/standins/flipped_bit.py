@@ -1,8 +1,8 @@
-"""A stand-in for a GPU that computes wrongly without an error: put beside torch on a node, it flips a bit of torch.mm.
+"""A simulated GPU with silent errors: installed next to torch, this module flips a bit in results of torch.mm.
 
-flipped_bit.txt beside it says `RANK FIRST LAST`: in the products FIRST to LAST of this rank's process, counted from 1,
-bit 20 of the place in row 3, column 5 is another one. A .pth file imports it in every Python of that environment; only
-a process with this RANK is touched.
+flipped_bit.txt next to it contains `RANK FIRST LAST`: in products FIRST to LAST of this rank's process, counted from 1,
+bit 20 of the value in row 3, column 5 is flipped. A .pth file imports the module in every Python of the environment.
+Only processes of this rank are affected.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def flip(torch: Any) -> None:
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """Finds torch as it is found otherwise, and changes it when it has been loaded."""
+    """Import torch as usual and patch it afterwards."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         if fullname != "torch":

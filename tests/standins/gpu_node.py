@@ -1,4 +1,4 @@
-"""A machine of the sandbox that passes for an Ubuntu server with GPUs, as far as files can show it."""
+"""A sandbox machine disguised as an Ubuntu server with GPUs, as far as files allow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 SOURCES = Path(__file__).with_name("node")
-ANNOUNCEMENT = "# A stand-in of Muster's tests.\n"
+ANNOUNCEMENT = "# A stub of Muster's tests.\n"
 RELEASES = {
     "ubuntu-22.04": ("22.04", "22.04.5 LTS (Jammy Jellyfish)", "jammy"),
     "ubuntu-24.04": ("24.04", "24.04.3 LTS (Noble Numbat)", "noble"),
@@ -22,8 +22,8 @@ NAMES = {
 }
 UNIT = "standin-gpu.service"
 SOURCE = "/etc/apt/sources.list.d/standin-ubuntu.sources"
-# What the stand-ins have goes before the machine's own sources, from which all the rest comes.
-# The repositories of stand-ins have no components; those of Debian and Ubuntu have.
+# The stub repositories have priority over the machine's own sources, which provide everything else. Stub repositories
+# have no components, those of Debian and Ubuntu have.
 OWN_SOURCES_LAST = "\n".join(
     f"Package: *\nPin: release c={component}\nPin-Priority: 400\n" for component in ("main", "universe")
 )
@@ -39,7 +39,7 @@ def inside(container: str, script: str) -> str:
 
 
 def put(container: str, path: str, content: str | bytes, mode: str = "0644") -> None:
-    """Write a file in a container, with the folders above it."""
+    """Write a file in a container and create its folders."""
     script = f"rm -f {path}; install -D -m {mode} /dev/stdin {path}"
     argv = ["podman", "exec", "--interactive", container, "sh", "-euc", script]
     subprocess.run(
@@ -48,7 +48,7 @@ def put(container: str, path: str, content: str | bytes, mode: str = "0644") -> 
 
 
 def devices(gpus: int, gpu: str, nvswitches: int) -> list[dict[str, str]]:
-    """List what is on the bus: GPUs of one kind by their device id, and the NVSwitches of an H100 board."""
+    """Return the PCI devices: GPUs with this device id, and NVSwitches of an H100 board."""
     listed = [{"slot": "0000:00:00.0", "vendor": "0x8086", "device": "0x09a2", "class": "0x060000"}]
     listed += [
         {"slot": f"0000:{0x18 + number:02x}:00.0", "vendor": "0x10de", "device": gpu, "class": "0x030200"}
@@ -62,14 +62,14 @@ def devices(gpus: int, gpu: str, nvswitches: int) -> list[dict[str, str]]:
 
 
 def put_gpus(container: str, *, gpus: int = 8, gpu: str = "0x2330", nvswitches: int = 4, nouveau: bool = False) -> None:
-    """Put GPUs on a machine's bus, at once and at every boot. Its system stays what it is."""
-    # Muster's look asks it first by this path. systemd itself goes on knowing that it runs in a container.
+    """Add GPUs to a machine's PCI bus, now and at every boot. The operating system stays unchanged."""
+    # Muster's probe finds this path first. systemd itself still knows that it runs in a container.
     put(container, "/usr/local/bin/systemd-detect-virt", f"#!/bin/sh\n{ANNOUNCEMENT}echo none\nexit 1\n", "0755")
     put_kernel(container, devices=devices(gpus, gpu, nvswitches), names=NAMES, nouveau=nouveau)
 
 
 def put_kernel(container: str, **settings: Any) -> None:
-    """Have a machine say that it runs the kernel that its packages brought, at once and from every boot on."""
+    """Make a machine report the kernel of its packages as running, now and at every boot."""
     settings = {"devices": [], "names": {}, "nouveau": False, **settings}
     put(container, "/etc/standin-gpu.json", json.dumps(settings, indent=2) + "\n")
     put(container, "/usr/local/sbin/standin-gpu", (SOURCES / "standin_gpu.py").read_bytes(), "0755")
@@ -78,10 +78,10 @@ def put_kernel(container: str, **settings: Any) -> None:
 
 
 def put_scenario(container: str, **wrong: Any) -> None:
-    """Say what is wrong with a machine's GPUs from now on; with nothing named, nothing is.
+    """Set the faults of a machine's GPUs. Without arguments, all GPUs are healthy.
 
-    lost: numbers of GPUs that fell off the bus. inactive_links: {number of a GPU: [its links]}. remap_pending: numbers
-    of GPUs that wait for a reset. hangs: nvidia-smi never ends. says_first: what it prints before anything else.
+    lost: numbers of GPUs that fell off the bus. inactive_links: {GPU number: [links]}. remap_pending: numbers of GPUs
+    that wait for a reset. hangs: nvidia-smi never ends. says_first: text that nvidia-smi prints first.
     """
     put(container, "/etc/standin-gpu-scenario.json", json.dumps(wrong))
     inside(container, "standin-gpu config")
@@ -90,7 +90,7 @@ def put_scenario(container: str, **wrong: Any) -> None:
 def make_gpu_node(
     container: str, repositories: str, archive_key: Path, *, system: str = "ubuntu-24.04", **bus: Any
 ) -> None:
-    """Make a machine into one that has Ubuntu's name, its kernel, and GPUs (put_gpus); without any driver."""
+    """Give a machine Ubuntu's name, its kernel, and GPUs (put_gpus), without a driver."""
     version, name, codename = RELEASES[system]
     release = f'PRETTY_NAME="Ubuntu {name[:7]}"\nNAME="Ubuntu"\nVERSION_ID="{version}"\nVERSION="{name}"\n'
     release += f"VERSION_CODENAME={codename}\nID=ubuntu\nID_LIKE=debian\nUBUNTU_CODENAME={codename}\n"
@@ -102,7 +102,7 @@ def make_gpu_node(
     source = f"{ANNOUNCEMENT}Types: deb\nURIs: {repositories}/ubuntu/\nSuites: /\nSigned-By: {key}\n"
     put(container, SOURCE, source)
     put(container, "/etc/apt/preferences.d/standin-ubuntu", OWN_SOURCES_LAST)
-    # Only the stand-ins' index is read here: the machine's own are read by whoever needs them.
+    # Update only the stub index. The machine's own indexes are updated when needed.
     inside(
         container,
         f"""

@@ -1,7 +1,7 @@
-"""A proxy and a mirror on the controller's side of the sandbox's network, for tests: it counts what passes through it.
+"""A proxy and mirror for tests, on the controller's side of the sandbox network, which counts its traffic.
 
-As a proxy it fetches absolute addresses and opens tunnels (CONNECT). As a mirror it answers for the folders that it is
-given, from a folder of this machine or from another server.
+As a proxy it fetches absolute URLs and opens tunnels (CONNECT). As a mirror it serves given paths from a local folder
+or another server.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GIVEN_BACK = ("Content-Type", "Content-Length", "Last-Modified", "Content-Range"
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for. body: bytes of it that were given back, through a tunnel in both directions."""
+    """A request. body: bytes returned, or for a tunnel, bytes in both directions."""
 
     client: str
     method: str
@@ -38,9 +38,9 @@ class Request:
 
 @dataclass
 class Proxy:
-    """places: what begins with this path comes from there, a folder or a URL.
+    """places: sources by path prefix, a folder or a URL.
 
-    hosts: names that exist nowhere, and for which the proxy answers from a folder; what reaches them came through it.
+    hosts: host names that do not exist, served from a folder. Requests for them prove the use of the proxy.
     """
 
     address: str
@@ -75,24 +75,24 @@ class Proxy:
 
     @property
     def requests(self) -> list[Request]:
-        """Every request so far. Who has its whole answer may look at once: what is being answered is waited for."""
+        """Return all requests so far. Waits for responses in progress, which are recorded at their end."""
         with self._settled():
             return list(self._noted)
 
     def forget(self) -> None:
-        """Begin to note anew."""
+        """Clear the recorded requests."""
         with self._settled():
             self._noted.clear()
 
     @contextmanager
     def _settled(self) -> Iterator[None]:
         with self._changed:
-            assert self._changed.wait_for(lambda: not self._under_way, timeout=60), "an answer has no end"
+            assert self._changed.wait_for(lambda: not self._under_way, timeout=60), "a response did not end"
             yield
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """What is done in here ends with a note."""
+        """Mark a response as in progress until its request is recorded."""
         with self._changed:
             self._under_way += 1
         try:
@@ -107,14 +107,14 @@ class Proxy:
             self._noted.append(request)
 
     def count(self, end: str = "") -> int:
-        """Bytes that were given back for targets with this end."""
+        """Return the bytes returned for targets with this suffix."""
         return sum(request.body for request in self.requests if request.target.endswith(end))
 
 
 class _Handler(BaseHTTPRequestHandler):
     proxy: Proxy
     protocol_version = "HTTP/1.1"
-    # A client that goes away without a word must not keep a thread.
+    # A client that disappears silently must not block a thread.
     timeout = 60
 
     def do_GET(self) -> None:
@@ -145,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._note(passed)
 
     def log_message(self, *arguments: Any) -> None:
-        """Requests are kept in a list."""
+        """Print nothing: requests are kept in a list."""
 
     def _note(self, body: int) -> None:
         self.proxy.note(Request(self.client_address[0], self.command, self.path, body))

@@ -1,8 +1,8 @@
-"""Machines whose kernel comes from packages, and a security pocket with a newer one: all of it stand-ins.
+"""Machines with stub kernels from packages, and a stub security pocket with a newer kernel.
 
-The packages are those of packages.yml that make up Ubuntu's kernel; they hold next to nothing. The pocket is a folder
-on the machine itself, whose Release file says that it is one. What passes for GRUB is a menu and a grub-reboot that
-choose what the stand-in for the kernel (node/standin_gpu.py) says next time.
+The packages are the kernel packages of packages.yml, almost without content. The pocket is a folder on the machine with
+a matching Release file. The GRUB stub consists of a menu and a grub-reboot, which select the kernel that the kernel
+stub (node/standin_gpu.py) reports after the next boot.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ONLY_IT = f"-o Dir::Etc::SourceParts=/etc/none -o Dir::Etc::SourceList={SOURCE} 
 
 
 def make_pocket(folder: Path, *, newer: bool, parts: Sequence[str] = PARTS) -> Path:
-    """A folder with the packages and their index."""
+    """Create a folder with the packages and their index."""
     folder.mkdir()
     packages = [package for package in read_packages() if package["name"] in parts]
     if newer:
@@ -57,7 +57,7 @@ def put_pocket(container: str, pocket: Path) -> None:
 
 
 def put_old_kernel(container: str, pocket: Path) -> None:
-    """The machine has the older kernel, which counts as the one that runs, and something that passes for GRUB."""
+    """Install the older kernel, report it as running, and install the GRUB stub."""
     put_pocket(container, pocket)
     put(container, "/boot/grub/grub.cfg", f"{ANNOUNCEMENT}{MENU}")
     put(container, REBOOT, f'#!/bin/sh\n{ANNOUNCEMENT}echo "$1" >/boot/grub/standin-once\n', "0755")
@@ -66,8 +66,8 @@ def put_old_kernel(container: str, pocket: Path) -> None:
     put_kernel(container)
 
 
-def take_off(container: str) -> None:
-    """All of it again. What the stand-in shows goes with the next start."""
+def remove_all(container: str) -> None:
+    """Remove everything. The reported kernel changes with the next boot."""
     inside(
         container,
         f"""

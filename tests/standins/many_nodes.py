@@ -1,6 +1,6 @@
-"""Stand-ins of many nodes: Ansible's own ssh connections to them, with a program in the place of ssh that answers.
+"""Stubs of many nodes: Ansible's real SSH connections, with a stub of the ssh program that answers.
 
-Run as a program it supervises a launch on so many of them, and prints what came of it and what it cost:
+As a program, it supervises a launch on this many nodes and prints the result and its cost:
 
     PYTHONPATH=... python tests/standins/many_nodes.py FOLDER NODES SECONDS
 """
@@ -32,7 +32,7 @@ PATIENCE = 300.0
 
 
 class Started(Supervisor):
-    """Of a launch whose nodes were looked at already."""
+    """A supervisor of a launch whose nodes are already checked."""
 
     def prepare(self) -> None:
         for name in self.reports.by_node:
@@ -55,7 +55,7 @@ def main() -> None:
     logs = LogBook(folder / "launch", plan, lambda *_line: None, Redaction([]), Keeping(said.append))
     connections = {name: connect(name) for name in plan.names}
     supervisor = Started(plan, connections, a_settings(shared=True), logs, said.append)
-    # A busy machine is no silent node.
+    # Delays of a busy machine must not count as silent nodes.
     supervisor.pace = replace(supervisor.pace, notice=PATIENCE, patience=PATIENCE, lease=PATIENCE)
     threading.Timer(seconds, (folder / "end-of-launch").touch).start()
     began = time.monotonic()

@@ -1,15 +1,15 @@
-/* A stand-in for libnvidia-ml.so.1, of Muster's tests: the real nvidia-smi prints what it answers, without a GPU.
+/* A stub of libnvidia-ml.so.1 for Muster's tests: the real nvidia-smi prints its values without a GPU.
  *
- * So the form of what is printed is that of the real program, of whichever branch; the values are made up here. It says
- * so itself: every UUID is 00000000-0000-4000-8000-..., and serial numbers count from 0.
+ * The format of the output is that of the real program of any branch. The values are simulated and recognisable: every
+ * UUID is 00000000-0000-4000-8000-..., and serial numbers count from 0.
  *
- * The scenario comes in the environment. STANDIN_MODEL: a row of MODELS. STANDIN_GPUS: how many. STANDIN_DRIVER.
- * Faults, each given as GPU[:LINK]: STANDIN_LOST, STANDIN_INACTIVE, STANDIN_ERRORS, STANDIN_REMAP, STANDIN_REMAP_FAILED,
+ * Environment variables set the scenario. STANDIN_MODEL: a row of MODELS. STANDIN_GPUS: number of GPUs. STANDIN_DRIVER.
+ * Faults, each as GPU[:LINK]: STANDIN_LOST, STANDIN_INACTIVE, STANDIN_ERRORS, STANDIN_REMAP, STANDIN_REMAP_FAILED,
  * STANDIN_ECC, STANDIN_MIG, STANDIN_PROHIBITED, STANDIN_HOT, STANDIN_POWER, STANDIN_NARROW, STANDIN_RECOVERY,
  * STANDIN_BROKEN, STANDIN_BROKEN_NAME, STANDIN_UNUSABLE, STANDIN_FABRIC, STANDIN_HELD, STANDIN_PROCESS (of PID STANDIN_PID), STANDIN_NOT_PERSISTENT.
  *
- * Structures and numbers: NVIDIA's nvml.h, as the package nvidia-ml-py has them (BSD licence). Every other function that
- * nvidia-smi asks for answers "not supported"; record.py writes those into standin_missing.h from the program's strings.
+ * Structures and numbers: NVIDIA's nvml.h, as in the package nvidia-ml-py (BSD licence). All other functions that nvidia-smi
+ * calls return "not supported"; record.py writes them into standin_missing.h from the program's strings.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,14 +52,14 @@ static const struct model *model(void) {
     const char *key = setting("STANDIN_MODEL", "h100");
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++)
         if (!strcmp(MODELS[i].key, key)) return &MODELS[i];
-    fprintf(stderr, "stand-in of libnvidia-ml: no model %s\n", key);
+    fprintf(stderr, "stub of libnvidia-ml: no model %s\n", key);
     exit(1);
 }
 
 static int count(void) { return atoi(setting("STANDIN_GPUS", "8")); }
 static int gpu(void *device) { return ((struct device *)device)->index; }
 
-/* Whether a fault is on this GPU; of a fault of links, whether on this one. */
+/* Return whether a fault is set for this GPU, or for this link. */
 static int fault(const char *name, void *device, int link) {
     int on, of = -1, found = sscanf(setting(name, ""), "%d:%d", &on, &of);
     return found >= 1 && on == gpu(device) && (link < 0 || of < 0 || of == link);
@@ -87,7 +87,7 @@ int nvmlSystemGetCudaDriverVersion_v2(int *version) { return nvmlSystemGetCudaDr
 
 const char *nvmlErrorString(int code) {
     switch (code) {
-        /* The words of libnvidia-ml 580. */
+        /* The text of libnvidia-ml 580. */
         case OK: return "Success";
         case INVALID: return "Invalid Argument";
         case UNSUPPORTED: return "Not Supported";
@@ -100,9 +100,8 @@ const char *nvmlErrorString(int code) {
     }
 }
 
-/* nvidia-smi asks for a private table too, and does without most of it. The function at 23 tells, for the bus ids of two
- * devices, how far they are from each other: 0 PIX, 1 PXB, 2 PHB, 3 NODE, 4 SYS, then NV1 and so on, as it was seen to
- * print for these numbers. */
+/* nvidia-smi also requests a private table and does not need most of it. The function at 23 returns the distance of two
+ * devices by their bus ids: 0 PIX, 1 PXB, 2 PHB, 3 NODE, 4 SYS, then NV1 and so on, as observed in its output. */
 static int private(void) { return UNSUPPORTED; }
 static int distance(const char *one, const char *other, int *to);
 static void *table[300];
@@ -221,7 +220,7 @@ int nvmlDeviceGetEccMode(void *device, int *now, int *pending) {
     *now = *pending = 1;
     return OK;
 }
-/* kind: 1 for errors that could not be corrected. when: 1 for all its life. where: 2 for DRAM, 7 for SRAM. */
+/* kind: 1 for uncorrectable errors. when: 1 for aggregate counts. where: 2 for DRAM, 7 for SRAM. */
 int nvmlDeviceGetMemoryErrorCounter(void *device, int kind, int when, int where, unsigned long long *to) {
     if (!model()->ecc || (where != 2 && where != 7)) return UNSUPPORTED;
     *to = fault("STANDIN_ECC", device, -1) && kind && where == 2 ? 2 : 0;
@@ -258,7 +257,7 @@ int nvmlDeviceGetRemappedRows(void *device, unsigned *corrected, unsigned *other
 }
 struct remapped { unsigned version, corrected, corrected_inactive, others, others_inactive, pending, failed; };
 int nvmlDeviceGetRemappedRows_v2(void *device, struct remapped *to) {
-    /* The structure has had its version before the counts, and has had none. */
+    /* The structure exists with a version before the counts, and without one. */
     unsigned *counts = (unsigned *)to, corrected, others, pending, failed;
     int code = nvmlDeviceGetRemappedRows(device, &corrected, &others, &pending, &failed);
     if (code) return code;
@@ -361,7 +360,7 @@ int nvmlSystemGetProcessName(unsigned pid, char *to, unsigned length) {
     return text(to, length, setting("STANDIN_NAME", "/opt/train/bin/python3"));
 }
 
-/* Fields by their number: those of links, power limits and temperatures have no function of their own. */
+/* Fields by number: links, power limits and temperatures have no separate functions. */
 struct value { unsigned field, scope; long long time, latency; int type, code; union { double d; unsigned u; unsigned long long ull; long long ll; } is; };
 static int whole(struct value *to, unsigned long long number) { to->type = 1, to->is.ull = 0, to->is.u = number; return OK; }
 static int field(void *device, struct value *to) {
@@ -390,7 +389,7 @@ static int field(void *device, struct value *to) {
         case 226: case 227: return whole(to, fault("STANDIN_RECOVERY", device, -1) && to->field == 226);
         case 230: return whole(to, fault("STANDIN_RECOVERY", device, -1) ? 1 : fault("STANDIN_REMAP", device, -1) ? 4 : 0);
         default:
-            /* Rates of single links, before there was a scope. */
+            /* Rates of single links, from before scopes existed. */
             if (to->field >= 84 && to->field <= 89) { to->scope = to->field - 84, to->field = 164; return field(device, to); }
             if (to->field >= 132 && to->field <= 137) { to->scope = to->field - 126, to->field = 164; return field(device, to); }
             return UNSUPPORTED;
@@ -422,7 +421,7 @@ static int index_of(const char *id) {
     void *device;
     return nvmlDeviceGetHandleByPciBusId_v2(id, &device) ? -1 : gpu(device);
 }
-/* A link that is down takes one from the bundle to each of the others, as it does behind NVSwitches. */
+/* A link that is down reduces the bundle to every other GPU by one, as with NVSwitches. */
 static int distance(const char *one, const char *other, int *to) {
     int first = index_of(one), second = index_of(other), links = model()->links;
     if (first < 0 || second < 0) return INVALID;

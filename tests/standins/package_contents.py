@@ -1,4 +1,4 @@
-"""What a stand-in package carries: as little as the roles look at, and a note that it is a stand-in."""
+"""The content of stub packages: the few files that roles check, and a note that the package is a stub."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 PROGRAMS = Path(__file__).with_name("programs")
 KERNEL = r"(\d+\.\d+\.\d+-\d+-[a-z]+)"
-# As Ubuntu has it: off, and gone when nobody needs it.
+# Like Ubuntu's unit: persistence mode off, and stopped when unneeded.
 PERSISTENCED = f"""\
 # {ANNOUNCEMENT}
 [Unit]
-Description=NVIDIA Persistence Daemon (stand-in)
+Description=NVIDIA Persistence Daemon (stub)
 StopWhenUnneeded=true
 
 [Service]
@@ -31,7 +31,7 @@ ExecStopPost=/bin/rm -rf /run/nvidia-persistenced
 FABRIC_MANAGER = f"""\
 # {ANNOUNCEMENT}
 [Unit]
-Description=NVIDIA fabric manager service (stand-in)
+Description=NVIDIA fabric manager service (stub)
 After=network-online.target
 
 [Service]
@@ -45,7 +45,7 @@ WantedBy=multi-user.target
 DCGM = f"""\
 # {ANNOUNCEMENT}
 [Unit]
-Description=NVIDIA DCGM service (stand-in)
+Description=NVIDIA DCGM service (stub)
 
 [Service]
 ExecStart=/usr/bin/sleep infinity
@@ -53,7 +53,7 @@ ExecStart=/usr/bin/sleep infinity
 [Install]
 WantedBy=multi-user.target
 """
-# What happens when a kernel comes: dkms and the initramfs have their hooks, and update-notifier asks for a reboot.
+# Actions after a kernel installation: hooks of dkms and initramfs, and the reboot request of update-notifier.
 KERNEL_COMES = """\
 depmod {kernel}
 run-parts --arg={kernel} --arg=/boot/vmlinuz-{kernel} /etc/kernel/postinst.d
@@ -66,7 +66,7 @@ fi
 
 @dataclass
 class Contents:
-    """Files by their paths, those of them that are programs, and what is run as root when the package comes or goes."""
+    """files: by path. programs: executable files. scripts: maintainer scripts, run as root."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     programs: set[str] = field(default_factory=set)
@@ -83,7 +83,7 @@ class Contents:
     def unit(self, name: str, text: str) -> None:
         self.write(f"lib/systemd/system/{name}", text)
         self.script("postinst", "if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi")
-        # As deb-systemd-invoke does it: a daemon goes with its package, and one that runs gets its new version.
+        # Like deb-systemd-invoke: removing the package stops the daemon, and an upgrade restarts it.
         self.script("prerm", f'if [ "$1" = remove ]; then systemctl stop {name} || true; fi')
 
     def script(self, name: str, text: str) -> None:
@@ -91,7 +91,7 @@ class Contents:
 
 
 def contents(package: Package) -> Contents:
-    """Make what this package carries."""
+    """Return the content of this package."""
     name, version = package["name"], upstream(package["version"])
     made = Contents()
     made.write(f"usr/share/doc/{name}/STAND-IN", ANNOUNCEMENT + "\n")
@@ -135,7 +135,7 @@ def _modules(made: Contents, package: Package, name: str, version: str) -> None:
         made.script("postinst", "dkms autoinstall")
         made.script("prerm", f"dkms remove nvidia/{version} --all")
     elif precompiled:
-        # The package has the version of the kernel, and the driver's stands in what it needs.
+        # The package has the kernel's version. The driver's version is in its dependencies.
         driver = re.search(r"\(>= ([\d.]+)\)", package["depends"])
         assert driver, name
         made.write(f"lib/modules/{precompiled[1]}/kernel/nvidia/nvidia.ko", kernel_object(driver[1], flavour))
@@ -169,7 +169,7 @@ def _around(made: Contents, _: Package, name: str, version: str) -> None:
         made.script("prerm", f"update-alternatives --remove cuda {folder}")
     elif compiler:
         path = f"usr/local/cuda-{compiler[1]}.{compiler[2]}/bin/nvcc"
-        release = f"Cuda compilation tools, release {compiler[1]}.{compiler[2]}, V{version} (stand-in)"
+        release = f"Cuda compilation tools, release {compiler[1]}.{compiler[2]}, V{version} (stub)"
         made.write(path, f"#!/bin/sh\necho '{release}'\n")
         made.programs.add(path)
     elif name == "libnccl2":
@@ -185,11 +185,11 @@ def _around(made: Contents, _: Package, name: str, version: str) -> None:
 
 
 def kernel_object(version: str, licence: str) -> bytes:
-    """Make a kernel module without code, which depmod and modinfo read: an ELF file with a section .modinfo."""
+    """Return a kernel module without code, readable by depmod and modinfo: an ELF file with a section .modinfo."""
     fields = {"license": licence, "version": version, "description": ANNOUNCEMENT, "name": "nvidia"}
     info = b"".join(f"{key}={value}\0".encode() for key, value in fields.items())
     names = b"\0.modinfo\0.shstrtab\0.symtab\0.strtab\0"
-    # Of each section: name, type, flags, content, the section it refers to, and the size of its entries.
+    # Per section: name, type, flags, content, linked section, entry size.
     sections = [
         (names.index(b".modinfo"), 1, 2, info, 0, 0),
         (names.index(b".shstrtab"), 3, 0, names, 0, 0),
@@ -200,7 +200,7 @@ def kernel_object(version: str, licence: str) -> bytes:
     for place, kind, flags, content, link, size in sections:
         headers += struct.pack("<IIQQQQIIQQ", place, kind, flags, 0, 64 + len(body), len(content), link, 1, 1, size)
         body += content + bytes(-len(content) % 8)
-    # Relocatable (1), for x86-64 (62), 64 bit, little endian; names are in section 2.
+    # Relocatable (1), x86-64 (62), 64 bit, little endian; section names are in section 2.
     head = b"\x7fELF\x02\x01\x01" + bytes(9)
     head += struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, 64 + len(body), 0, 64, 0, 0, 64, len(sections) + 1, 2)
     return head + body + headers

@@ -1,4 +1,4 @@
-"""A stand-in for a package index: serves a folder of wheels by PEP 503, and counts the bytes that leave it."""
+"""A stub package index: serves a folder of wheels (PEP 503) and counts the bytes it sends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class PackageIndex:
-    """Runs between start and stop, on a free port of this address."""
+    """Listens between start and stop on a free port of this address."""
 
     def __init__(self, folder: Path, address: str) -> None:
         self.folder = folder
@@ -31,7 +31,7 @@ class PackageIndex:
         self._server.server_close()
 
     def take_count(self) -> int:
-        """Return the bytes of wheels that were sent since the last call."""
+        """Return the bytes of wheels sent since the last call."""
         with self._counts:
             sent, self.sent = self.sent, 0
             self.askers.clear()
@@ -72,6 +72,6 @@ class PackageIndex:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Keep quiet: what is asked is counted."""
+                """Print nothing: requests are counted."""
 
         return Handler

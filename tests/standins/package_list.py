@@ -1,4 +1,4 @@
-"""The stand-in packages (packages.yml), as indexes of repositories and as what a pinning package asks of apt."""
+"""The stub packages (packages.yml) as repository indexes, and the apt preferences of pinning packages."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 PACKAGES = Path(__file__).with_name("packages.yml")
 LABELS = {"ubuntu": "Ubuntu", "cuda": "NVIDIA CUDA", "nct": "NVIDIA CONTAINER TOOLKIT", "doca": "DOCA-HOST-3.2.1"}
 FIELDS = ("depends", "recommends", "conflicts", "provides", "replaces")
-# Any will do: what apt judges by it is whether an index is older than the one it has.
+# Any date works: apt only rejects an index older than its own.
 DATE = "Date: Sat, 21 Nov 2026 00:00:00 UTC"
 PINNING = "nvidia-driver-pinning-"
-ANNOUNCEMENT = "A stand-in of Muster's tests: it drives nothing."
+ANNOUNCEMENT = "A stub of Muster's tests without function."
 
 Package = dict[str, str]
 
@@ -30,22 +30,22 @@ def read_packages() -> list[Package]:
 
 
 def renamed(packages: Sequence[Package], old: str, new: str) -> list[Package]:
-    """Make the packages that carry one version or name into those of another one: a newer driver, or a newer kernel."""
+    """Return the packages with this version or name, changed to another one: a newer driver or kernel."""
     chosen = [package for package in packages if old in package["name"] or old in package["version"]]
     return [{field: text.replace(old, new) for field, text in package.items()} for package in chosen]
 
 
 def file_name(package: Package) -> str:
-    # As in NVIDIA's repository: without the epoch.
+    # As in NVIDIA's repository, without the epoch.
     return f"{package['name']}_{package['version'].rpartition(':')[2]}_amd64.deb"
 
 
 def control(package: Package) -> str:
-    """Write a package's control file."""
+    """Return the control file of a package."""
     lines = [f"Package: {package['name']}", f"Version: {package['version']}", "Architecture: amd64"]
     lines += ["Maintainer: Muster's tests <nobody@example.invalid>"]
     lines += [f"{field.capitalize()}: {package[field]}" for field in FIELDS if field in package]
-    return "\n".join([*lines, f"Description: stand-in for {package['name']}", f" {ANNOUNCEMENT}"])
+    return "\n".join([*lines, f"Description: stub of {package['name']}", f" {ANNOUNCEMENT}"])
 
 
 def write_index(
@@ -56,7 +56,7 @@ def write_index(
     *,
     suite: str = "stable",
 ) -> None:
-    """Write a flat repository's index. Without files for its packages, by their names, nothing can be had from it."""
+    """Write the index of a flat repository. Without .deb files by name, its packages cannot be downloaded."""
     stanzas = []
     for package in packages:
         name = file_name(package)
@@ -73,15 +73,15 @@ def write_index(
 
 
 def preferences(pinning: str) -> str:
-    """Write the preferences that a package nvidia-driver-pinning-VERSION brings along, at priority 1000."""
+    """Return the preferences of a package nvidia-driver-pinning-VERSION, at priority 1000."""
     version = pinning.removeprefix(PINNING)
     globs = "*nvidia* *nvsdm* cuda-drivers* libcuda1* xserver-xorg-video-nvidia*"
-    # The versions of a branch begin with its number and a dot; an exact one is followed by the package's revision.
+    # Versions of a branch start with its number and a dot. An exact version is followed by the package revision.
     pattern = f"{version}-*" if "." in version else f"{version}.*"
-    # The toolkit for containers bears the same prefix, and has versions of its own.
+    # The container toolkit has the same name prefix but its own versions.
     return f"Package: {globs}\nPin: version {pattern}\nPin-Priority: 1000\n"
 
 
 def upstream(version: str) -> str:
-    """Return a version without the package's epoch and revision."""
+    """Return a version without epoch and package revision."""
     return re.sub(r"^\d+:|-[^-]*$", "", version)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Serves a folder over http on one address, and notes who fetched what: one line of JSON for each request.
+"""Serve a folder over HTTP on one address, and log the requests as JSON lines.
 
-Put on a machine of the sandbox by served.py, where a unit runs it. Usage: repository_server.py ADDRESS FOLDER LOG
+served.py installs it on a sandbox machine as a unit. Usage: repository_server.py ADDRESS FOLDER LOG
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LOCK = threading.Lock()
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Counts the bytes of every answer's body."""
+    """Counts the body bytes of every response."""
 
     protocol_version = "HTTP/1.1"
 
@@ -45,7 +45,7 @@ class Handler(SimpleHTTPRequestHandler):
         super().send_response(code, message)
 
     def log_message(self, *arguments: Any) -> None:
-        """The log is written when a request is answered."""
+        """Print nothing: the log is written after each response."""
 
 
 def main() -> None:

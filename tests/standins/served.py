@@ -1,4 +1,4 @@
-"""The stand-in repositories, served to the machines of a sandbox by one that is no node."""
+"""The stub repositories, served to sandbox machines by a machine that is not a node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROGRAM = "/usr/local/sbin/repository_server"
 UNIT = "standin-repositories.service"
 UNIT_TEXT = """\
 [Unit]
-Description=Stand-in repositories, of Muster's tests
+Description=Stub repositories of Muster's tests
 
 [Service]
 ExecStart={program} {address} {root} {log}
@@ -38,7 +38,7 @@ WantedBy=multi-user.target
 
 
 class Served:
-    """They end with the machine that serves them: it listens on its own address in the sandbox, and nowhere else."""
+    """The repositories exist as long as their machine, and listen only on its address in the sandbox."""
 
     def __init__(self, folder: Path, container: str, address: str) -> None:
         self.repositories = Repositories(folder)
@@ -52,7 +52,7 @@ class Served:
         )
 
     def publish(self, packages: Sequence[Package] | None = None, *, signed_by: Key | None = None) -> None:
-        """Serve these packages from now on, or those of the list."""
+        """Serve these packages from now on, or the complete list."""
         self.repositories.publish(packages, signed_by=signed_by)
         packed = BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as archive:
@@ -69,7 +69,7 @@ class Served:
 
     @property
     def requests(self) -> list[dict[str, str | int]]:
-        """Everything that was asked for so far: client, path, status, bytes."""
+        """Return all requests so far: client, path, status, bytes."""
         text = inside(self.container, f"cat {LOG} 2>/dev/null || true")
         return [json.loads(line) for line in text.splitlines()]
 
@@ -81,5 +81,5 @@ class Served:
         return counted
 
     def forget(self) -> None:
-        """Begin a new log."""
+        """Start a new log."""
         inside(self.container, f"rm -f {LOG}")

@@ -1,9 +1,9 @@
-"""A stand-in for hardware that computes or sends wrongly: put beside torch on a node, it spoils one rank's all-reduces.
+"""Simulated hardware with wrong results: installed next to torch, this module corrupts one rank's collectives.
 
-spoilt_ranks.txt beside it says what: `result RANK` (the rank receives 1 too much at the first place), `contribution
-RANK` (what the rank gives is lost), `broadcast RANK` (what the rank broadcasts is lost), `interface NAME` (the ranks of
-this node have Gloo use this interface). A .pth file beside it imports it in every Python of that environment; only
-ranks of the acceptance test are touched.
+spoilt_ranks.txt next to it selects the fault: `result RANK` (the rank receives 1 too much at the first place),
+`contribution RANK` (the rank's contribution is lost), `broadcast RANK` (the rank's broadcast is lost), `interface NAME`
+(Gloo uses this interface on the node). A .pth file imports the module in every Python of the environment. Only ranks of
+the acceptance test are affected.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 KIND, _, WHICH = (Path(__file__).parent / "spoilt_ranks.txt").read_text(encoding="utf-8").strip().partition(" ")
 MODULE = "torch.distributed.distributed_c10d"
-# Smaller ones are the test's own bookkeeping.
+# Smaller tensors belong to the test's own bookkeeping.
 LEAST = 1023
 
 
@@ -45,7 +45,7 @@ def spoil(module: Any) -> None:
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """Finds the one module as it is found otherwise, and spoils it when it has been loaded."""
+    """Import the module as usual and patch it afterwards."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         if fullname != MODULE:

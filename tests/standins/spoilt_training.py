@@ -1,8 +1,8 @@
-"""A stand-in: what torch does to a rank's training is spoilt here, in one place, and what was spoilt is written down.
+"""Faults in a rank's training: this module patches torch in one place and records each fault.
 
-It lies beside torch with a file spoilt_training.pth that has each Python import it, and a file spoilt_training.json:
-{"marks": a folder that the ranks may write to, "faults": {rank: [the name of a function below and its arguments]}}.
-Only the process that does a rank's work is spoilt: rank-N-FAULT.json in the folder says what was before and after.
+It is installed next to torch with spoilt_training.pth, which imports it in every Python, and spoilt_training.json:
+{"marks": a folder that ranks may write to, "faults": {rank: [name of a function below and its arguments]}}. Only the
+worker process of a rank is affected. rank-N-FAULT.json in the folder records the values before and after.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def mark(fault: str, before: Any, after: Any) -> None:
 
 
 def weights(step: int) -> None:
-    """After this step of its first optimizer, one of the rank's parameters is another one."""
+    """Change a parameter of the rank after this step of its first optimizer."""
     sgd = import_module("torch.optim").SGD
     original, steps = sgd.step, [0]
 
@@ -43,7 +43,7 @@ def weights(step: int) -> None:
 
 
 def shard(of: int) -> None:
-    """Its samplers take it for another rank."""
+    """Make the rank's samplers use another rank's shard."""
     sampler = import_module("torch.utils.data").DistributedSampler
     original = sampler.__init__
 
@@ -55,7 +55,7 @@ def shard(of: int) -> None:
 
 
 def epoch() -> None:
-    """Its samplers do not hear of a new epoch."""
+    """Make the rank's samplers ignore new epochs."""
 
     def spoilt(self: Any, number: int) -> None:
         mark("epoch", number, self.epoch)
@@ -64,7 +64,7 @@ def epoch() -> None:
 
 
 def seed(other: int) -> None:
-    """It was started with another seed."""
+    """Start the rank with another seed."""
     parser: Any = argparse.ArgumentParser
     original = parser.parse_args
 
@@ -79,7 +79,7 @@ def seed(other: int) -> None:
 
 
 def torn(size: int) -> None:
-    """The first file that it gives its name by renaming loses its end, as where a server lost its memory."""
+    """Truncate the first file that the rank renames into place, like a server that lost its page cache."""
     system: Any = os
     original, done = system.replace, list[Any]()
 
@@ -95,7 +95,7 @@ def torn(size: int) -> None:
 
 
 def loss(factor: float) -> None:
-    """Its losses are too large by this factor, and no number where it computes in mixed precision."""
+    """Scale the rank's losses by this factor, or make them NaN in mixed precision."""
     torch: Any = import_module("torch")
     functional: Any = import_module("torch.nn.functional")
     original = functional.cross_entropy
@@ -111,7 +111,7 @@ def loss(factor: float) -> None:
 
 
 def random() -> None:
-    """It does not take up the random numbers of a checkpoint."""
+    """Do not restore the random state of a checkpoint."""
 
     def spoilt(state: Any) -> None:
         mark("random", len(state), 0)
@@ -132,7 +132,7 @@ FAULTS: dict[str, Any] = {
 
 
 def spoil() -> None:
-    # The process that does a rank's work is the one that was given a pipe.
+    # The worker process of a rank is the one with a pipe.
     if "RANK" in os.environ and any(word.startswith("--pipe=") for word in sys.orig_argv):
         for name, *arguments in json.loads(PLAN.read_text())["faults"].get(os.environ["RANK"], []):
             FAULTS[name](*arguments)

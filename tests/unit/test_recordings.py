@@ -48,7 +48,7 @@ def test_a_patch_makes_one_text_of_the_other(after: str) -> None:
 @pytest.mark.parametrize(
     ("patch", "why"),
     [
-        ("", "this is no unified diff"),
+        ("", "not a unified diff"),
         ("@@ -5,1 +5,1 @@\n-6\n+six\n", "the hunk at line 5 does not fit the text"),
         ("@@ -20,2 +20,1 @@\n 20\n-21\n", "the hunk at line 20 does not fit the text"),
         ("@@ -8,1 +8,1 @@\n-8\n+eight\n@@ -5,1 +5,1 @@\n-5\n+five\n", "the hunk at line 5 does not fit the text"),

@@ -1,4 +1,4 @@
-"""Makes two nodes, runs the experiments, and removes the nodes; see README.md."""
+"""Create two nodes, run the experiments, and remove the nodes; see README.md."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .report import FAILED, FINDING, LEFT_OUT, Result, compare, summary, table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LIMIT = 540  # seconds for all of it
-END = 30  # of them for the removal
+LIMIT = 540  # seconds in total
+END = 30  # of these for the removal
 ARTIFACTS = Path("artifacts/two-nodes")
 
 
 class Session:
-    """One run: its clock, its steps, and the results so far."""
+    """One run: its clock, steps and results."""
 
     def __init__(self, out: Path, limit: float) -> None:
         self.out = out
@@ -42,7 +42,7 @@ class Session:
 
     @contextmanager
     def step(self, name: str) -> Iterator[list[str]]:
-        """Say how long a step took, with what is appended to the list; a failure names the step."""
+        """Print the duration of a step with the texts appended to the yielded list. A failure names the step."""
         began, said = self.now(), list[str]()
         try:
             yield said
@@ -117,11 +117,11 @@ def end(number: int, _frame: object) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests/gpu/two_nodes/run", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="EXPERIMENT", help="all, in order of worth, where none is named")
-    parser.add_argument("--list", action="store_true", help="name the experiments")
-    parser.add_argument("--limit", type=float, default=LIMIT, help=f"seconds for all of it, {LIMIT} by default")
+    parser.add_argument("names", nargs="*", metavar="EXPERIMENT", help="default: all, by priority")
+    parser.add_argument("--list", action="store_true", help="list the experiments")
+    parser.add_argument("--limit", type=float, default=LIMIT, help=f"seconds in total (default: {LIMIT})")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "artifacts/gpu/two_nodes")))
-    parser.add_argument("--remove", action="store_true", help="only remove what a killed run has left")
+    parser.add_argument("--remove", action="store_true", help="only remove the leftovers of a killed run")
     given = parser.parse_args()
     if given.list:
         print("\n".join(f"{one.name:<11} {one.seconds:>3} s  {one.does}; {one.expected}" for one in EXPERIMENTS))

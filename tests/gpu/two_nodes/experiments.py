@@ -1,4 +1,4 @@
-"""The experiments, in order of worth: what each does, how long it takes, and what Muster is expected to say."""
+"""The experiments by priority, with their steps, durations and expected results."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 Try: TypeAlias = "Callable[[Lab, str], Seen]"
 INVENTORY = ("-i", f"{PLACE}/inventory")
-LONGEST = "180"  # seconds of a playbook
+LONGEST = "180"  # maximum seconds of a playbook
 SCRIPT = "tests/gpu/two_nodes/train.py"
 STEP = re.compile(r"^ *step \d+/", re.MULTILINE)
 TRANSPORT = re.compile(r"via (NET/\w+|P2P|SHM)|: (gloo), torch")
-# A short time-out, a step every 0.2 s, and NCCL's flight recorder.
+# A short timeout, a step every 0.2 s, and NCCL's flight recorder.
 FAULTY = {
     "PG_TIMEOUT": "15",
     "STEPS": "2000",
@@ -49,7 +49,7 @@ with socket.create_connection(("localhost", 28028), 3) as line:
     while part := line.recv(65536):
         print(part.decode(), end="")
 """
-# Packets between the ranks alone: not ssh, nor the store at 29500, nor the supervisor's.
+# Only packets between ranks: not SSH, the store on port 29500 or the supervisor's port.
 CUT = """
 table inet two {{
     chain in {{
@@ -72,7 +72,7 @@ PROBES = (
 
 
 class Lab:
-    """Two nodes that run, and the folder of what is recorded of one experiment after the other."""
+    """Two running nodes, and the folder with the recordings of the current experiment."""
 
     def __init__(self, folder: Path, artifacts: Path) -> None:
         self.folder = folder
@@ -84,7 +84,7 @@ class Lab:
         return {path.name for path in self.artifacts.glob("2*")}
 
     def keep(self, name: str, *argv: str) -> None:
-        """Record what a command prints, whether it succeeds or not."""
+        """Record the output of a command, whether it succeeds or not."""
         with (self.folder / f"{name}.txt").open("ab", buffering=0) as file:
             file.write(f"$ {' '.join(argv)[-200:]}\n".encode())
             subprocess.run(["timeout", "60", *argv], check=False, stdout=file, stderr=subprocess.STDOUT)
@@ -94,7 +94,7 @@ class Lab:
             self.keep(name, *nodes.inside(node, *argv))
 
     def keep_smi(self, name: str) -> None:
-        """Record what the machine and each node see of who uses the GPU."""
+        """Record the GPU processes seen by the machine and by each node."""
         asked = ("nvidia-smi", "--query-compute-apps=pid,name,used_memory", "--format=csv")
         self.keep(f"{name}_smi", *asked)
         self.keep_of_nodes(f"{name}_smi", *asked)
@@ -108,20 +108,20 @@ class Lab:
         return self.begin(name, "launch.yml", "-e", json.dumps(given))
 
     def end(self) -> None:
-        """End what an experiment that failed has left running."""
+        """Interrupt playbooks that a failed experiment left running."""
         for run in self.begun:
             if run.process.poll() is None:
                 run.interrupt()
 
     def seen(self) -> Seen:
-        """Return what Muster kept of the newest run since this was asked last."""
+        """Return the results of the newest run since the last call."""
         new = sorted(self.runs() - self.known)
         self.known |= set(new)
         return read_seen(self.artifacts / new[-1]) if new else Seen("no run")
 
 
 class Run:
-    """A playbook that runs, with its screen in a file."""
+    """A running playbook whose output goes to a file."""
 
     def __init__(self, screen: Path, playbook: str, *options: str) -> None:
         self.screen = screen
@@ -131,7 +131,7 @@ class Run:
             self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
 
     def says(self, pattern: str | re.Pattern[str]) -> Run:
-        """Wait until its screen shows this."""
+        """Wait until the output matches the pattern."""
         while not re.search(pattern, self.screen.read_text(errors="replace")):
             if self.process.poll() is not None:
                 raise RuntimeError(f"{self.screen.stem} ended before it showed {re.compile(pattern).pattern!r}")
@@ -148,7 +148,7 @@ class Run:
 
 @contextmanager
 def cut_off(verdict: str) -> Iterator[None]:
-    """Have node2 drop or reject what ranks of node1 send to it."""
+    """Drop or reject on node2 the packets from ranks of node1."""
     rules = CUT.format(peer=nodes.ADDRESS["node1"], verdict=verdict)
     subprocess.run(nodes.inside("node2", "nft", "-f", "-"), check=True, input=rules, text=True)
     try:
@@ -157,14 +157,14 @@ def cut_off(verdict: str) -> Iterator[None]:
         subprocess.run(nodes.inside("node2", "nft", "delete", "table", "inet", "two"), check=True)
 
 
-def look_live(lab: Lab, name: str) -> None:
-    """Record what a diagnosis of the running launch says, and what NCCL's RAS does."""
+def record_live_diagnosis(lab: Lab, name: str) -> None:
+    """Record a live diagnosis and the output of NCCL's RAS."""
     lab.keep_of_nodes(f"{name}_ras", "python3", "-c", RAS)
     lab.begin(f"{name}_live", "diagnose.yml", "-e", "live=true").wait()
 
 
 def played(playbook: str) -> Try:
-    """Return an experiment that is one playbook."""
+    """Return an experiment that runs one playbook."""
 
     def experiment(lab: Lab, name: str) -> Seen:
         lab.begin(name, playbook).wait()
@@ -174,7 +174,7 @@ def played(playbook: str) -> Try:
 
 
 def fault(**environment: str) -> Try:
-    """Return an experiment in which the environment, or the script, does what is wrong."""
+    """Return an experiment whose fault comes from the environment or the script."""
 
     def experiment(lab: Lab, name: str) -> Seen:
         lab.launch(name, {**FAULTY, **environment}).wait()
@@ -210,7 +210,7 @@ def killed(lab: Lab, name: str) -> Seen:
 def stopped(lab: Lab, name: str) -> Seen:
     run = lab.launch(name, FAULTY).says(STEP)
     os.kill(nodes.of_rank(1), signal.SIGSTOP)
-    look_live(lab, name)
+    record_live_diagnosis(lab, name)
     run.wait()
     return lab.seen()
 
@@ -218,7 +218,7 @@ def stopped(lab: Lab, name: str) -> Seen:
 def dropped(lab: Lab, name: str) -> Seen:
     run = lab.launch(name, FAULTY).says(STEP)
     with cut_off("drop"):
-        look_live(lab, name)
+        record_live_diagnosis(lab, name)
         run.wait()
     return lab.seen()
 
@@ -230,7 +230,7 @@ def refused(lab: Lab, name: str) -> Seen:
 
 
 def held(lab: Lab, name: str) -> Seen:
-    """node2 holds the GPU's memory in a launch of its own; node1 may not see the process."""
+    """A launch on node2 holds the GPU memory. node1 cannot see the process."""
     holder = lab.launch("holder", {"FAULT": "hold", "FAULT_RANK": "0"}, cluster_launch_nodes=["node2"])
     holder.says(r"rank 0 holds")
     lab.keep_smi(name)
@@ -250,7 +250,7 @@ def off(lab: Lab, name: str) -> Seen:
 
 @dataclass(frozen=True)
 class Experiment:
-    """seconds: within which it ends where all is as expected. gpu: why it means nothing over Gloo."""
+    """seconds: duration if all is as expected. gpu: reason why the experiment is useless with Gloo."""
 
     name: str
     does: str
@@ -261,7 +261,7 @@ class Experiment:
 
 
 class Choice(NamedTuple):
-    """left_out: by name, why an experiment that was wanted cannot be run here."""
+    """left_out: requested experiments that cannot run here, with the reason."""
 
     experiments: list[Experiment]
     left_out: dict[str, str]
@@ -271,39 +271,39 @@ def failed(*ids: str) -> Expected:
     return Expected("failed", ids)
 
 
-MEMORY = "it takes a GPU's memory"
-NCCL = "it is about NCCL's own settings"
+MEMORY = "fills the GPU memory"
+NCCL = "tests NCCL settings"
 LATE = failed("program.straggler", "absent.rank")
 OTHER = failed("program.other_operation")
 INTERFACE = failed("address.interface_missing", "address.nccl_interface")
 EXPERIMENTS = (
-    Experiment("probe", "record what the machine is", 15, Expected("kept"), probe),
-    Experiment("healthy", "a launch; NCCL's lines and RAS", 70, Expected("healthy", ("NET/Socket", "gloo")), healthy),
+    Experiment("probe", "record properties of the machine", 15, Expected("kept"), probe),
+    Experiment("healthy", "a launch; NCCL's log and RAS", 70, Expected("healthy", ("NET/Socket", "gloo")), healthy),
     Experiment("acceptance", "the acceptance test, quick", 90, Expected("healthy"), played("ddp_smoke.yml")),
     Experiment("killed", "rank 1 gets SIGKILL", 50, failed("process.killed"), killed),
     Experiment("stopped", "rank 1 gets SIGSTOP", 70, failed("process.stopped"), stopped),
     Experiment("dropped", "packets between ranks are dropped", 80, failed("network.ports_filtered"), dropped),
-    Experiment("mismatch", "rank 1 calls another collective", 60, OTHER, fault(FAULT="mismatch")),
-    Experiment("one_host", "NCCL takes both for one host", 50, failed("program.device_twice"), fault(**ONE_HOST), NCCL),
-    Experiment("held", "another node's process holds the GPU", 90, failed("gpu.memory.others"), held, MEMORY),
-    Experiment("hog", "rank 1 takes the memory", 60, failed("gpu.memory.own"), fault(FAULT="hog"), MEMORY),
+    Experiment("mismatch", "rank 1 calls a different collective", 60, OTHER, fault(FAULT="mismatch")),
+    Experiment("one_host", "NCCL sees a single host", 50, failed("program.device_twice"), fault(**ONE_HOST), NCCL),
+    Experiment("held", "a process of another node holds the GPU", 90, failed("gpu.memory.others"), held, MEMORY),
+    Experiment("hog", "rank 1 allocates the GPU memory", 60, failed("gpu.memory.own"), fault(FAULT="hog"), MEMORY),
     Experiment("health", "the health check", 40, Expected("healthy"), played("health.yml")),
-    Experiment("ifname", "an interface that is not there", 40, INTERFACE, fault(FAULT="ifname")),
+    Experiment("ifname", "a missing interface", 40, INTERFACE, fault(FAULT="ifname")),
     Experiment("refused", "ports of ranks reject, at the start", 60, failed("net.peer.refused"), refused),
-    Experiment("absent", "rank 1 comes to no more", 60, LATE, fault(FAULT="absent")),
-    Experiment("shape", "other sizes", 60, failed("program.other_sizes"), fault(FAULT="shape"), NCCL),
-    Experiment("detail", "mismatch with torch's details", 60, OTHER, fault(FAULT="mismatch", **DETAIL)),
+    Experiment("absent", "rank 1 stops calling collectives", 60, LATE, fault(FAULT="absent")),
+    Experiment("shape", "different tensor sizes", 60, failed("program.other_sizes"), fault(FAULT="shape"), NCCL),
+    Experiment("detail", "mismatch with TORCH_DISTRIBUTED_DEBUG", 60, OTHER, fault(FAULT="mismatch", **DETAIL)),
     Experiment("blocking", "absent with a blocking wait", 60, LATE, fault(FAULT="absent", **BLOCKING), NCCL),
-    Experiment("desync", "absent with desync's words", 60, LATE, fault(FAULT="absent", **DESYNC), NCCL),
-    Experiment("off", "node2 ends", 60, failed("access.host_down"), off),
+    Experiment("desync", "absent with TORCH_NCCL_DESYNC_DEBUG", 60, LATE, fault(FAULT="absent", **DESYNC), NCCL),
+    Experiment("off", "node2 is switched off", 60, failed("access.host_down"), off),
 )
 
 
 def choose(wanted: list[str], gpus: int) -> Choice:
-    """Return the experiments that are wanted, all where none is named, in their order."""
+    """Return the requested experiments in order, or all if none is named."""
     unknown = set(wanted) - {one.name for one in EXPERIMENTS}
     if unknown:
-        raise ValueError(f"no such experiment: {', '.join(sorted(unknown))}; --list names them")
+        raise ValueError(f"no such experiment: {', '.join(sorted(unknown))}; --list prints the names")
     chosen = [one for one in EXPERIMENTS if not wanted or one.name in wanted]
     left_out = {one.name: f"needs a GPU: {one.gpu}" for one in chosen if one.gpu and not gpus}
     return Choice([one for one in chosen if one.name not in left_out], left_out)

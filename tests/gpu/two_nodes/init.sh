@@ -1,12 +1,12 @@
 #!/bin/bash
-# A node's first process, in its own namespaces: lays out /proc, /sys, /dev, /run and the control groups, and becomes systemd.
-# init.sh FOLDER ROOT; a line of FOLDER/trees is a mount of control groups: its kind, its options, and its folder.
+# The first process of a node in its namespaces: mounts /proc, /sys, /dev, /run and the cgroups, and becomes systemd.
+# init.sh FOLDER ROOT; each line of FOLDER/trees is a cgroup mount: type, options and folder.
 set -euo pipefail
 folder=$1 root=$2
 mount --make-rprivate /
 hostname "$(basename "$folder")"
 mount -t proc -o nosuid,nodev,noexec proc "$root/proc"
-# A boot id of its own. The rest of /proc/sys is the machine's and not to be written in, but for the node's own network.
+# A separate boot id. The rest of /proc/sys belongs to the machine and is read-only, except for the node's network.
 mount --bind "$root/proc/sys/net" "$root/proc/sys/net"
 mount --bind "$root/proc/sys" "$root/proc/sys"
 mount -o remount,bind,ro "$root/proc/sys"
@@ -34,7 +34,7 @@ for path in /dev/nvidia* /dev/dri /dev/infiniband; do [[ ! -e $path ]] || cp -a 
 mount -t tmpfs -o nosuid,nodev,mode=0755 tmpfs "$root/run"
 mount -t tmpfs -o nosuid,nodev,mode=1777 tmpfs "$root/tmp"
 mkdir -p "$root/run/lock"
-read -r _ <"$folder/go" # until its network is there
+read -r _ <"$folder/go" # wait for the network
 cd "$root"
 mkdir -p .old
 pivot_root . .old
@@ -42,6 +42,6 @@ exec </dev/null >/dev/null 2>&1
 umount -l /.old
 rmdir /.old
 cd /
-# Without what would reach the machine itself: its clock and its modules.
+# Drop capabilities that affect the machine itself: its clock and its modules.
 exec setpriv --bounding-set=-sys_time,-sys_module,-sys_rawio --inh-caps=-sys_time,-sys_module,-sys_rawio \
     /usr/bin/env -i container=two-nodes PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin /sbin/init

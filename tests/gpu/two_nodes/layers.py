@@ -1,4 +1,4 @@
-"""The file systems of nodes and of their controller: overlays of this machine's root, with what was carried."""
+"""The file systems of nodes and controller: overlays over this machine's root with the carried files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONTROLLER = PLACE / "controller/root"
 BASE = PLACE / "base/root"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ACCOUNTS = ("systemd-network", "systemd-resolve", "messagebus", "sshd")
-USERS = ("admin", "muster")  # whom Ansible logs in as, and whom launches run as
+USERS = ("admin", "muster")  # Ansible's login user, and the user of launches
 UNPACK = (
     'for f in /run/debs/*.deb; do dpkg-deb --fsys-tarfile "$f" | tar -x --keep-directory-symlink -C / || exit 1; done'
 )
@@ -28,7 +28,7 @@ After=basic.target ssh.service systemd-logind.service
 AllowIsolate=yes
 """
 SSHD = "HostKey /etc/ssh/ssh_host_ed25519_key\nUseDNS no\nPasswordAuthentication no\nMaxStartups 100\nMaxSessions 100\n"
-# What the machine or its packages would start besides, or what is the machine's alone.
+# Units that the machine or its packages would start, or that belong to the machine.
 MASKED = """
 systemd-udevd.service systemd-udev-trigger.service systemd-udevd-control.socket systemd-udevd-kernel.socket
 systemd-timesyncd.service systemd-resolved.service systemd-networkd.service systemd-networkd.socket
@@ -43,7 +43,7 @@ docker.socket podman.socket cups.socket avahi-daemon.socket
 
 
 def call(*argv: str | Path, text: str = "", timeout: float = 120.0) -> str:
-    """Run a program that has to succeed, and return what it printed."""
+    """Run a program that must succeed. Return its output."""
     words = list(map(str, argv))
     done = subprocess.run(
         words, check=False, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout
@@ -55,7 +55,7 @@ def call(*argv: str | Path, text: str = "", timeout: float = 120.0) -> str:
 
 
 def in_root(root: Path, *argv: str | Path) -> list[str]:
-    """Return the words of a command that sees this folder as its root."""
+    """Return the argv of a command with this folder as its root."""
     return ["chroot", str(root), "/usr/bin/env", f"PATH={PLACE}/bin:{PATH}", *map(str, argv)]
 
 
@@ -66,7 +66,7 @@ def own_mounts() -> list[str]:
 
 
 def make_place() -> None:
-    """Make the folder that all of it is in, and that goes with one umount."""
+    """Create the folder of everything, which one umount removes."""
     PLACE.mkdir()
     call("mount", "-t", "tmpfs", "-o", "mode=0755,size=40%", "two-nodes", PLACE)
     call("mount", "--make-private", PLACE)
@@ -74,7 +74,7 @@ def make_place() -> None:
 
 
 def mount_root(root: Path, *lower: Path) -> None:
-    """Mount an overlay, and the machine's own mounts that go along."""
+    """Mount an overlay with the required mounts of the machine."""
     for folder in (root, root.parent / "upper", root.parent / "work"):
         folder.mkdir(parents=True)
     layers = f"lowerdir={':'.join(map(str, lower))},upperdir={root.parent}/upper,workdir={root.parent}/work"
@@ -92,7 +92,7 @@ def bind(place: Path, root: Path) -> None:
 
 
 def with_kernel(root: Path) -> None:
-    """Give a root the machine's own /proc, /sys and /dev, and folders that are empty."""
+    """Give a root the machine's /proc, /sys and /dev, and empty folders."""
     for name in ("proc", "sys", "dev"):
         bind(Path("/", name), root)
     for name, mode in (("tmp", "1777"), ("run", "0755")):
@@ -101,7 +101,7 @@ def with_kernel(root: Path) -> None:
 
 
 def make_base() -> str:
-    """Lay over this machine's root what it lacks of a node; say what."""
+    """Add to this machine's root what a node needs. Return a description."""
     mount_root(BASE, Path("/"))
     with_kernel(BASE)
     how = install_packages()
@@ -164,7 +164,7 @@ def set_up_units() -> None:
         (units / name).symlink_to("/dev/null")
     (units / "default.target").unlink(missing_ok=True)
     (units / "default.target").symlink_to("two-nodes.target")
-    # Ubuntu's sshd begins by a socket; here it is a service, and ready when the node is.
+    # Ubuntu's sshd uses socket activation. Here it is a service and ready with the node.
     for name in (
         "ssh.service.requires",
         *(f"{one}.target.wants" for one in ("default", "multi-user", "timers", "sockets")),
@@ -173,7 +173,7 @@ def set_up_units() -> None:
 
 
 def open_environment() -> None:
-    """Let every user of a node reach the machine's own PyTorch, and units the driver's libraries and nvidia-smi."""
+    """Give users of a node access to the machine's PyTorch, and units access to the driver libraries and nvidia-smi."""
     torchrun = machine.torchrun()
     for path in (torchrun, torchrun.with_name("python3").resolve()):
         for parent in list(path.parents)[:-1]:
@@ -197,7 +197,7 @@ def write(path: Path, text: str, mode: int = 0o644) -> None:
 
 
 def make_controller(address: dict[str, str]) -> str:
-    """Make the root in which Ansible runs, in this machine's own namespaces, and the inventory of the nodes."""
+    """Create the root of Ansible, in this machine's namespaces, and the inventory."""
     tree = Path.cwd()
     mount_root(CONTROLLER, PLACE / "base/upper", Path("/"))
     with_kernel(CONTROLLER)
@@ -232,7 +232,7 @@ def make_controller(address: dict[str, str]) -> str:
 
 
 def controller(*argv: str) -> list[str]:
-    """Return the words of a command that runs in the working tree, in the controller's root."""
+    """Return the argv of a command in the working tree within the controller's root."""
     tree = Path.cwd()
     words = [f"ANSIBLE_CONFIG={tree}/ansible.cfg", "HOME=/root", "LC_ALL=C.UTF-8", "ANSIBLE_LOCAL_TEMP=/tmp/.ansible"]
     return in_root(CONTROLLER, "env", f"--chdir={tree}", *words, *argv)

@@ -1,4 +1,4 @@
-"""What the machine is that nodes are made on: its mounts, control groups and GPUs; where PyTorch and the driver are."""
+"""Properties of the machine for the nodes: mounts, cgroups and GPUs, and the locations of PyTorch and the driver."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-# Not a node's: the kernel's own, what lasts for a boot, and what others keep below a place of their own.
+# Not for nodes: kernel file systems, temporary folders, and data of other programs.
 OWN_OF_NODE = ("/proc", "/sys", "/dev", "/run", "/tmp", "/old_root", "/mnt/sandboxing", "/var/lib/containers")
-# Controllers of cgroup v1 in which systemd makes no groups, and which need not be set up first.
+# cgroup v1 controllers in which systemd creates no groups, and which need no setup.
 LEFT_ALONE = {"cpuset", "perf_event", "hugetlb", "net_cls", "net_prio"}
 NOT_OF_THE_TREE = {"rw", "ro", "nosuid", "nodev", "noexec", "relatime", "clone_children"}
 TORCHRUN = Path("/opt/torch/.venv/bin/torchrun")
@@ -27,7 +27,7 @@ class Mount(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """A hierarchy of control groups. place: where this machine has it; empty where it is mounted by us."""
+    """A cgroup hierarchy. place: where this machine has mounted it; empty if the nodes mount it."""
 
     place: str
     kind: str
@@ -35,7 +35,7 @@ class Tree(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The folder in which a node has it beside others."""
+        """Return the name of its folder in a node."""
         if self.kind == "cgroup2":
             return "unified"
         return "systemd" if "name=systemd" in self.options else Path(self.place).name
@@ -46,7 +46,7 @@ def read_mounts(text: str) -> list[Mount]:
 
 
 def trees_of(mounts: list[Mount]) -> list[Tree]:
-    """Return the trees that nodes get: that of cgroup v2 alone, or those of v1 with that of v2 beside them."""
+    """Return the hierarchies for nodes: cgroup v2 only, or cgroup v1 with cgroup v2."""
     found = {
         one.place: Tree(one.place, one.kind, own_options(one))
         for one in mounts
@@ -69,9 +69,9 @@ def own_options(mount: Mount) -> str:
 
 
 def mounts_to_take(mountinfo: str, without: list[str]) -> list[str]:
-    """Return the machine's mounts below its root that nodes need as well, such as the driver's folder.
+    """Return the machine's mounts below its root that nodes need, such as the driver's folder.
 
-    An overlay of the root does not reach into them. without: further folders that are no node's.
+    An overlay of the root does not include them. without: further folders that nodes do not get.
     """
     places = {line.split()[4] for line in mountinfo.splitlines()} - {"/"}
     hidden = (*OWN_OF_NODE, *without)
@@ -83,7 +83,7 @@ def gpus() -> int:
 
 
 def torchrun() -> Path:
-    """Return the torchrun of this machine's own environment."""
+    """Return the torchrun of this machine's environment."""
     return TORCHRUN if TORCHRUN.exists() else Path(shutil.which("torchrun") or TORCHRUN)
 
 
@@ -94,7 +94,7 @@ def torch_version() -> str:
 
 
 def driver_libraries() -> Path | None:
-    """Return the folder of libcuda. This shell may know it by LD_LIBRARY_PATH alone, which a unit does not have."""
+    """Return the folder of libcuda. LD_LIBRARY_PATH is included, because units do not inherit it."""
     printed = subprocess.run(["ldconfig", "-p"], check=False, capture_output=True, text=True).stdout
     known = [Path(line.split()[-1]).parent for line in printed.splitlines() if line.strip().startswith(f"{LIBRARY} ")]
     told = [Path(one) for one in os.environ.get("LD_LIBRARY_PATH", "").split(":") if one]
@@ -103,7 +103,7 @@ def driver_libraries() -> Path | None:
 
 
 def described() -> str:
-    """Return what this machine is, in one line."""
+    """Return a one-line description of this machine."""
     release = dict(line.partition("=")[::2] for line in Path("/etc/os-release").read_text().splitlines())
     cards = f"{gpus()} GPU" if gpus() else "no GPU: the ranks talk over Gloo"
     first = Path("/proc/1/comm").read_text().strip()

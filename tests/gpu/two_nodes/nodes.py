@@ -1,4 +1,4 @@
-"""The two nodes: namespaces of their own on this machine, systemd as PID 1, a network between them; and their end."""
+"""Two nodes on this machine: namespaces with systemd as PID 1, a network between them, and their removal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ADDRESS = {node: f"{PREFIX}.{11 + number}" for number, node in enumerate(NODES)}
 BRIDGE = "two-nodes"
 STATE = PLACE / "state.json"
 INIT = Path(__file__).with_name("init.sh")
-# Goes into the control groups of a node, and only then into its namespaces.
+# Enters the cgroups of a node before its namespaces.
 BEGIN = """
 folder=$1 init=$2 root=$3; shift 3
 for group in "$@"; do echo $$ >"$group/cgroup.procs" || exit; done
@@ -41,12 +41,12 @@ def state() -> dict[str, Any]:
 
 
 def keep(**more: Any) -> None:
-    """Note what removal has to know, before it is there."""
+    """Record what the removal needs to know, before it is created."""
     STATE.write_text(json.dumps({**state(), **more}))
 
 
 def inside(node: str, *argv: str) -> list[str]:
-    """Return the words of a command that runs as root in all namespaces of a node."""
+    """Return the argv of a command as root in all namespaces of a node."""
     spaces = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root"]
     return ["nsenter", f"--target={state()['init'][node]}", *spaces, "env", "--chdir=/", *argv]
 
@@ -61,7 +61,7 @@ def until(condition: Callable[[], Found], what: str) -> Found:
 
 
 def make_groups() -> str:
-    """Make a control group for each node in each tree that systemd uses."""
+    """Create a cgroup for each node in each hierarchy that systemd uses."""
     trees, name = (
         machine.trees_of(machine.read_mounts(Path("/proc/mounts").read_text())),
         f"two-nodes-{uuid.uuid4().hex[:8]}",
@@ -85,13 +85,13 @@ def make_groups() -> str:
 
 
 def delegate(group: Path) -> None:
-    """Hand the controllers of cgroup v2 on to nodes, and note those that this machine's root group did not hand on."""
+    """Enable cgroup v2 controllers for nodes. Record those that the root group had not enabled."""
     control = group.parent / "cgroup.subtree_control"
     wanted = (group.parent / "cgroup.controllers").read_text().split()
     keep(handed_on=[one for one in wanted if one not in control.read_text().split()])
     for one in wanted:
         for file in (control, group / "cgroup.subtree_control"):
-            with suppress(OSError):  # one that is used otherwise, such as by cgroup v1
+            with suppress(OSError):  # a controller in use elsewhere, e.g. by cgroup v1
                 file.write_text(f"+{one}")
 
 
@@ -132,7 +132,7 @@ def begin(node: str) -> None:
 
 
 def make_network() -> str:
-    """Join the nodes by a bridge; where the kernel has none, each gets a way of its own through this machine."""
+    """Connect the nodes with a bridge, or with separate routed links if the kernel has no bridges."""
     ip, gateway = in_root(CONTROLLER, "ip"), f"{PREFIX}.1"
     try:
         call(*ip, "link", "add", BRIDGE, "type", "bridge")
@@ -164,7 +164,7 @@ def make_network() -> str:
 
 
 def wait_for_boot() -> str:
-    """Wait until each node has booted and lets the controller in; say what it is."""
+    """Wait until each node has booted and accepts the controller. Return a description."""
     said = []
     for node in NODES:
 
@@ -194,7 +194,7 @@ def wait_for_boot() -> str:
 
 
 def of_rank(rank: int) -> int:
-    """Return the PID of a rank, as this machine numbers it."""
+    """Return the PID of a rank in this machine's numbering."""
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
             words = path.read_bytes().split(b"\0")
@@ -204,7 +204,7 @@ def of_rank(rank: int) -> int:
 
 
 def end_controller() -> bool:
-    """End the controller's playbooks, and ssh connections that are kept open; whether there were none."""
+    """End the controller's playbooks and shared SSH connections. Return whether there were none."""
     ended = True
     for path in Path("/proc").glob("[0-9]*/root"):
         with suppress(OSError):
@@ -215,20 +215,20 @@ def end_controller() -> bool:
 
 
 def remove() -> list[str]:
-    """End what was made, and nothing else; return what is left of it."""
+    """Remove everything that was created. Return the leftovers."""
     if not PLACE.exists():
         return []
     known = state()
     own = Path("/proc/self/ns/pid").readlink()
     for pid in known.get("init", {}).values():
-        # The first process of a namespace takes all others with it. Its number may be another one's by now.
+        # Killing the first process of a namespace ends all others. Its number may have been reused.
         with suppress(OSError):
             if Path(f"/proc/{pid}/ns/pid").readlink() != own:
                 os.kill(pid, signal.SIGKILL)
     until(end_controller, "the controller's processes have ended")
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in known.get("init", {}).values()), "nodes have ended")
     for link in (*(f"two-{node}" for node in NODES), BRIDGE):
-        # A node's link may have gone with its namespace, which a connection that is not closed yet keeps for a while.
+        # The link may be gone with its namespace, which an open connection can keep for a while.
         with suppress(RuntimeError):
             call(*in_root(CONTROLLER, "ip", "link", "delete", link))
     if "ip_forward" in known:
@@ -245,7 +245,7 @@ def remove() -> list[str]:
 
 
 def left(known: dict[str, Any]) -> list[str]:
-    """Return what is still there of nodes that were removed."""
+    """Return the leftovers of removed nodes."""
     mounts = [one.place for one in machine.read_mounts(Path("/proc/mounts").read_text())]
     links = [f"/sys/class/net/{name}" for name in (BRIDGE, *(f"two-{node}" for node in NODES))]
     places = [*known.get("groups", []), *links, str(PLACE)]

@@ -1,4 +1,4 @@
-"""What is kept of experiments: few files, written again after each, so that a run that is cut off leaves the rest."""
+"""Recordings of experiments in few archives, rewritten after each experiment, so that an aborted run keeps results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def pack(folder: Path, archive: Path) -> None:
-    """Replace an archive by what a folder holds now, but for pages, which are made of the rest."""
+    """Replace the archive with the folder's content, without HTML pages, which are generated from the rest."""
     new = archive.with_suffix(".new")
     with tarfile.open(new, "w:gz") as packed:
         packed.add(folder, folder.name, filter=lambda one: None if one.name.endswith((".html", ".fifo")) else one)

@@ -1,4 +1,4 @@
-"""What was expected of an experiment, what Muster said of it, and the table of both."""
+"""Expected and observed results of the experiments, and their table."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PASSED, FINDING, FAILED, LEFT_OUT = "PASS", "FINDING", "FAILED", "left out"
-MOST = 300  # characters of a line that is quoted
+MOST = 300  # maximum length of a quoted line
 
 
 @dataclass(frozen=True)
 class Expected:
-    """status: of the verdict. ids: of causes or failed findings, any of which names the fault.
-
-    An id of NCCL and one of Gloo may both be right.
-    """
+    """status: of the verdict. ids: causes or findings, one of which must be reported (NCCL and Gloo may differ)."""
 
     status: str
     ids: tuple[str, ...] = ()
@@ -29,7 +26,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a run's folder in artifacts holds. says: lines of the diagnosis, else the verdict's summary."""
+    """Results in the artifacts of a run. says: lines of the diagnosis, or the verdict's summary."""
 
     status: str
     ids: tuple[str, ...] = ()
@@ -41,7 +38,7 @@ class Seen:
 
 @dataclass
 class Result:
-    """outcome: PASS; FINDING, where something else was seen than expected; FAILED at a step; left out, with the why."""
+    """outcome: PASS; FINDING if the result is unexpected; FAILED at a step; left out, with the reason."""
 
     name: str
     outcome: str
@@ -56,7 +53,7 @@ class Result:
 
 
 def read_seen(folder: Path) -> Seen:
-    """Return what Muster kept of a run: verdict.json, and the causes of diagnosis.json."""
+    """Return the results of a run from verdict.json and the causes of diagnosis.json."""
     verdict, diagnosis = (read_json(folder / name) for name in ("verdict.json", "diagnosis.json"))
     causes = [cause["id"] for cause in diagnosis.get("causes", [])]
     failed = [one["id"] for one in verdict.get("findings", []) if one["status"] not in ("pass", "skip")]
@@ -77,7 +74,7 @@ def compare(name: str, expected: Expected, seen: Seen, seconds: float) -> Result
 
 
 def table(results: list[Result]) -> str:
-    """Return the summary for people: a line for each experiment, and below a finding what Muster said."""
+    """Return the text summary: a line for each experiment, and Muster's output below each FINDING."""
     lines = []
     for one in results:
         lines.append(one.line())
@@ -88,6 +85,6 @@ def table(results: list[Result]) -> str:
 
 
 def summary(machine: str, steps: dict[str, float], results: list[Result]) -> str:
-    """Return the summary for programs."""
+    """Return the summary as JSON."""
     shown = {"schema": 1, "machine": machine, "steps": steps, "experiments": [asdict(one) for one in results]}
     return json.dumps(shown, indent=1) + "\n"

@@ -1,9 +1,9 @@
-"""A run whose faults are chosen by its environment; over NCCL where there is a GPU, else over Gloo.
+"""A training run with faults chosen by environment variables, over NCCL with a GPU, else over Gloo.
 
-STEPS, SIZE (floats of an all-reduce), PACE (seconds between steps), PG_TIMEOUT (seconds). FAULT is what FAULT_RANK (1)
-does at FAULT_STEP (10): mismatch (another collective), shape (another size), absent (sleeps), raise, exit. ifname: an
-interface that is not there, from the beginning. hog: takes the GPU's memory but for 200 MiB before the group is made;
-hold takes it and sleeps.
+STEPS, SIZE (floats of an all-reduce), PACE (seconds between steps), PG_TIMEOUT (seconds). FAULT is the action of
+FAULT_RANK (default: 1) at FAULT_STEP (default: 10): mismatch (another collective), shape (another size), absent
+(sleeps), raise, exit. ifname: a missing interface from the start. hog: allocates all GPU memory but 200 MiB before
+init_process_group; hold allocates it and sleeps.
 """
 
 import json

@@ -1,7 +1,6 @@
-"""What a row does to nodes: each puts its fault in, proves that it is on, and takes it out again.
+"""Faults of the campaign's rows on nodes: each is injected, proved and reverted.
 
-A fault that is put in before the start is a context; one that strikes a launch that runs has its own way back, which is
-its row's `undo`.
+Faults before the start are context managers. Faults during a launch are reverted by their row's `undo`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from net_faults import TABLE, black_hole, led_astray, rules
+from net_faults import TABLE, black_hole, rules, wrong_route
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -26,15 +25,16 @@ if TYPE_CHECKING:
     Before = Callable[[Scene], AbstractContextManager[None]]
 
 PORT = 29500
-EPHEMERAL = "32768-60999"  # that the kernel hands out
+EPHEMERAL = "32768-60999"  # the ephemeral ports of the kernel
 
 
-# ---------------------------------------------------------------- the launch's own control group
+# ---------------------------------------------------------------- the cgroup of the launch
 
 
 def freezer(scene: Scene) -> Path:
-    """Of the unit on node2, from outside: in a container of a host with the controllers of v1, systemd has no freezer,
-    and the kernel has it all the same."""
+    """Return the cgroup of the unit on node2, seen from outside. In a container on a host with cgroup v1 controllers,
+    systemd offers no freezer, but the kernel does.
+    """
     path = Path(f"/proc/{scene.pid(1)}/cgroup").read_text().rpartition("0::")[2].strip()
     return next(tree for base in ("unified", "") if (tree := Path(f"/sys/fs/cgroup/{base}{path}")).is_dir())
 
@@ -48,7 +48,7 @@ def is_frozen(scene: Scene) -> bool:
 
 
 def thaw(scene: Scene) -> None:
-    """What has not ended goes on."""
+    """Thaw the remaining processes."""
     if scene.runs():
         (freezer(scene) / "cgroup.freeze").write_text("0")
 
@@ -57,7 +57,7 @@ def thaw(scene: Scene) -> None:
 
 
 def missing_on(name: str, path: str) -> Before:
-    """A file that all nodes but one have."""
+    """Create a file on all nodes except one."""
 
     @contextmanager
     def damage(scene: Scene) -> Iterator[None]:
@@ -78,7 +78,7 @@ def missing_on(name: str, path: str) -> Before:
 
 
 def module_on(names: Sequence[str], folder: str, module: str) -> Before:
-    """A Python module that only these nodes have."""
+    """Install a Python module on these nodes only."""
 
     @contextmanager
     def damage(scene: Scene) -> Iterator[None]:
@@ -100,7 +100,7 @@ def exists(machine: Machine, path: str) -> bool:
 
 
 def closed_on(name: str, path: str) -> Before:
-    """A file that all nodes have, and that only root may read on one of them."""
+    """Create a file on all nodes, readable only by root on one node."""
 
     @contextmanager
     def damage(scene: Scene) -> Iterator[None]:
@@ -117,7 +117,7 @@ def closed_on(name: str, path: str) -> Before:
 
 
 def library_on(names: Sequence[str], path: str) -> Before:
-    """A shared library that only these nodes have: a copy of one that is there."""
+    """Copy an existing shared library to these nodes only."""
 
     @contextmanager
     def damage(scene: Scene) -> Iterator[None]:
@@ -135,7 +135,7 @@ def library_on(names: Sequence[str], path: str) -> Before:
 
 
 def other_code_on(name: str, payload: Path, path: str, change: tuple[str, str]) -> Before:
-    """The script lies on all nodes, and has another line on one of them."""
+    """Copy the script to all nodes, with a changed line on one node."""
 
     @contextmanager
     def damage(scene: Scene) -> Iterator[None]:
@@ -154,7 +154,7 @@ def other_code_on(name: str, payload: Path, path: str, change: tuple[str, str]) 
 
 
 def mounted(name: str, path: str, options: str, proof: Sequence[str], shown: str) -> Before:
-    """A file system of its own, in memory. proof: a command that must show this."""
+    """Mount a tmpfs. proof: a command whose output must contain `shown`."""
 
     @contextmanager
     def damage(scene: Scene) -> Iterator[None]:
@@ -184,7 +184,7 @@ def read_only(name: str, path: str) -> Before:
 
 
 def small_shm(name: str, size: str) -> Before:
-    """The shared memory of a node is this small."""
+    """Shrink the shared memory of a node."""
 
     @contextmanager
     def damage(scene: Scene) -> Iterator[None]:
@@ -201,8 +201,9 @@ def small_shm(name: str, size: str) -> Before:
 
 
 def limit_open_files(scene: Scene, rank: int, most: int) -> None:
-    """The nodes share this machine's kernel: the rank is one of its processes. Its own user may lower its limits, and
-    root here may not, without CAP_SYS_RESOURCE."""
+    """Limit the open files of a rank, which is a local process because nodes share this kernel. prlimit runs as the
+    rank's user, because root here lacks CAP_SYS_RESOURCE.
+    """
     pid = scene.pid(rank)
     argv = ["prlimit", f"--pid={pid}", f"--nofile={most}:{most}"]
     whose = Path(f"/proc/{pid}").stat()
@@ -217,8 +218,9 @@ def open_files_of(scene: Scene, rank: int) -> int:
 
 
 def filtered(name: str, match: str, verdict: str) -> Before:
-    """A rule for what comes in on a node, which some packet must have met by the end. match: with the addresses of
-    nodes by their names, in braces."""
+    """Add a rule for incoming packets, which must have matched a packet by the end. match: contains node names in
+    braces for their addresses.
+    """
 
     @contextmanager
     def damage(scene: Scene) -> Iterator[None]:
@@ -253,22 +255,22 @@ def reply_lost(head: str, caller: str) -> Before:
     return filtered(caller, f"{from_nodes([head])} tcp sport {PORT}", "drop")
 
 
-def led_astray_to(name: str, peer: str) -> Before:
-    return lambda scene: led_astray(scene.machines[name], scene.machines[peer])
+def wrong_route_to(name: str, peer: str) -> Before:
+    return lambda scene: wrong_route(scene.machines[name], scene.machines[peer])
 
 
 def black_hole_at(name: str, callers: Sequence[str], largest: int) -> Before:
     return lambda scene: black_hole(scene.machines[name], [scene.machines[one] for one in callers], largest)
 
 
-def asleep(scene: Scene) -> AbstractContextManager[None]:
-    """The payload does it by itself, before it meets the others."""
+def sleeping_payload(scene: Scene) -> AbstractContextManager[None]:
+    """Do nothing: the payload sleeps by itself before the rendezvous."""
     del scene
     return nullcontext()
 
 
 def slow_at(name: str, rate: str) -> Before:
-    """What goes out from a node to the others is held back; what goes to the controller is not."""
+    """Limit the outgoing rate of a node towards other nodes. Traffic to the controller is not limited."""
 
     @contextmanager
     def damage(scene: Scene) -> Iterator[None]:
@@ -277,7 +279,7 @@ def slow_at(name: str, rate: str) -> Before:
         machine.inside("tc", "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb", "default", "2")
         for name_, its in (("1:2", "10gbit"), ("1:3", rate)):
             machine.inside("tc", "class", "add", "dev", "eth0", "parent", "1:", "classid", name_, "htb", "rate", its)
-        # What waits is little, as in a switch: a queue of a minute would swallow whatever is tried afterwards.
+        # A short queue, as in a switch. A queue of a minute would delay the following probes.
         machine.inside("tc", "qdisc", "add", "dev", "eth0", "parent", "1:3", "handle", "3:", "bfifo", "limit", "10000")
         lines = [f"add table inet {TABLE}"]
         lines.append(f"add chain inet {TABLE} out {{ type filter hook output priority 0; }}")
@@ -295,7 +297,7 @@ def slow_at(name: str, rate: str) -> Before:
 
 
 def cut_off(name: str, match: str) -> Callable[[Scene], None]:
-    """A rule for what comes in, once the launch runs; `reconnect` takes it out."""
+    """Add a rule for incoming packets during the launch. `reconnect` removes the rule."""
 
     def strike(scene: Scene) -> None:
         addresses = {one.name: one.address for one in scene.machines.values()}
@@ -307,8 +309,8 @@ def cut_off(name: str, match: str) -> Callable[[Scene], None]:
     return strike
 
 
-def is_cut(name: str) -> Callable[[Scene], bool]:
-    """Whether a packet has met the rule."""
+def packets_are_dropped(name: str) -> Callable[[Scene], bool]:
+    """Return a proof that a packet has matched the rule."""
 
     def proof(scene: Scene) -> bool:
         shown = scene.machines[name].inside("nft", "--json", "list", "table", "inet", TABLE, check=False).stdout
@@ -326,7 +328,7 @@ def reconnect(name: str) -> Callable[[Scene], None]:
     return lambda scene: void(scene.machines[name].inside("nft", f"delete table inet {TABLE}", check=False))
 
 
-# ---------------------------------------------------------------- nodes as a whole
+# ---------------------------------------------------------------- whole nodes
 
 
 def pause(name: str) -> Callable[[Scene], None]:
@@ -348,7 +350,7 @@ def switch_off(name: str) -> Callable[[Scene], None]:
 def switch_on(name: str) -> Callable[[Scene], None]:
     def undo(scene: Scene) -> None:
         scene.machines[name].podman("start")
-        until(scene.machines[name].ssh_answers, PATIENCE, "ssh answers again")
+        until(scene.machines[name].ssh_answers, PATIENCE, "the node accepts SSH again")
 
     return undo
 

@@ -1,6 +1,6 @@
-"""A training loop without the training, and one of many faults, on one rank or on all, once a file is there.
+"""A loop of collectives without a training, with one of many faults on one or all ranks once a file exists.
 
-What is broken by the network or from outside needs no fault here: the loop goes on until then.
+For faults from outside, such as network faults, the loop just runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FOREVER = 3600.0
 
 
 class Samples(torch.utils.data.Dataset[torch.Tensor]):
-    """Of some size, read by workers; one may kill the worker that reads it."""
+    """Samples of a given size, read by workers. One sample can kill its worker."""
 
     def __init__(self, size: int, *, kills: bool) -> None:
         self.size, self.kills = size, kills
@@ -55,7 +55,7 @@ def wrapped(features: int, **options: Any) -> DistributedDataParallel:
 
 
 class Partly(torch.nn.Module):
-    """Has a layer that its result does not depend on."""
+    """A module with a layer that does not affect its result."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ def many_files(path: str) -> None:
 
 
 def hoard() -> None:
-    """Up to what its node is meant to have, and not up to what the machine below has."""
+    """Allocate memory up to the limit of a node, and no more than the test machine has."""
     kept: list[bytearray] = []
     while len(kept) < 256:
         kept.append(bytearray(os.urandom(1 << 20)) * 16)
@@ -101,7 +101,7 @@ def many_threads() -> None:
 
 
 def prints_on() -> None:
-    """The main thread hangs, and a thread that shows progress does not."""
+    """Hang the main thread while another thread prints progress."""
 
     def show() -> None:
         while True:
@@ -158,27 +158,27 @@ FAULTS: dict[str, Callable[[str], Any]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--until", type=Path, help="what is due begins when a rank sees this file")
-    parser.add_argument("--fault", default="", help="NAME or NAME=VALUE; without one the loop ends well there")
-    parser.add_argument("--rank", default="1", help="the one that does it, or all")
-    parser.add_argument("--others", default="", help="what the others do then, in place of going on")
-    parser.add_argument("--before", action="store_true", help="it is done before the ranks know each other")
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds, of each collective")
-    parser.add_argument("--pause", type=float, default=0.1, help="seconds between two steps")
-    parser.add_argument("--size", type=int, default=2, help="numbers that are summed in each step")
-    parser.add_argument("--late", type=float, default=0.0, help="seconds that the last rank starts after the others")
-    parser.add_argument("--silent", type=float, default=0.0, help="seconds of computing, once, behind the third step")
-    parser.add_argument("--longer", type=int, default=-1, help="a rank that pauses four times as long")
-    parser.add_argument("--load", action="store_true", help="a data loader with workers reads in each fifth step")
-    parser.add_argument("--warn", action="store_true", help="Python warns in each step")
-    parser.add_argument("--catch", action="store_true", help="an exception is caught and printed in each step")
-    parser.add_argument("--hook", action="store_true", help="the script has hooks of its own")
-    parser.add_argument("--words", default="", help="are printed in each step")
+    parser.add_argument("--until", type=Path, help="start the fault when a rank sees this file")
+    parser.add_argument("--fault", default="", help="NAME or NAME=VALUE; without one, the loop finishes there")
+    parser.add_argument("--rank", default="1", help="the faulty rank, or all")
+    parser.add_argument("--others", default="", help="action of the other ranks instead of the next step")
+    parser.add_argument("--before", action="store_true", help="start the fault before the rendezvous")
+    parser.add_argument("--timeout", type=float, default=300.0, help="timeout of each collective in seconds")
+    parser.add_argument("--pause", type=float, default=0.1, help="seconds between steps")
+    parser.add_argument("--size", type=int, default=2, help="elements of each all-reduce")
+    parser.add_argument("--late", type=float, default=0.0, help="delay of the last rank in seconds")
+    parser.add_argument("--silent", type=float, default=0.0, help="seconds of silent computing after the third step")
+    parser.add_argument("--longer", type=int, default=-1, help="rank with pauses four times as long")
+    parser.add_argument("--load", action="store_true", help="use a data loader with workers in every fifth step")
+    parser.add_argument("--warn", action="store_true", help="emit a Python warning in each step")
+    parser.add_argument("--catch", action="store_true", help="catch and print an exception in each step")
+    parser.add_argument("--hook", action="store_true", help="install hooks of the script")
+    parser.add_argument("--words", default="", help="text to print in each step")
     loop(parser.parse_args())
 
 
 def sound(options: argparse.Namespace, step: int) -> None:
-    """What is unusual, and nothing that is wrong."""
+    """Do something unusual but correct."""
     if options.words:
         print(options.words, file=sys.stderr, flush=True)
     if options.silent and step == 3:
@@ -210,7 +210,7 @@ def loop(options: argparse.Namespace) -> None:
     step = 0
     while True:
         due = bool(options.until) and options.until.exists()
-        # All ranks do what is due in the same step: the one that sees the file tells the others.
+        # All ranks act in the same step: the rank that sees the file tells the others.
         value = torch.zeros(options.size)
         value[0] = float(due)
         dist.all_reduce(value)

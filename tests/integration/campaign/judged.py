@@ -1,4 +1,4 @@
-"""How good an answer is: right, unknown, or wrong, which counts worst."""
+"""Rating of a diagnosis: right, unknown, or wrong, which is the worst."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
     from row import Row
 
-RIGHT, HONEST, MISSED, WRONG = "right", "unknown, rightly", "unknown", "wrong"
+RIGHT, HONEST, MISSED, WRONG = "right", "unknown, correctly", "unknown", "wrong"
 
 
 def place(said: dict[str, Any]) -> str:
-    """Where a cause is said to be: a node, two of them, or none."""
+    """Return the place of a cause: a node, a pair of nodes, or none."""
     return " - ".join(sorted(part for part in (said["node"], said["peer"]) if part)) or "no node"
 
 
@@ -22,9 +22,9 @@ def line(said: dict[str, Any]) -> str:
 
 
 def judge(row: Row, diagnosis: dict[str, Any] | None) -> tuple[str, str]:
-    """(one of the four words, what was said)."""
+    """Return one of the four ratings and the reported causes."""
     if diagnosis is None:
-        return MISSED, "nothing was diagnosed"
+        return MISSED, "no diagnosis"
     causes = [line(one) for one in diagnosis["causes"]]
     if diagnosis["word"] == "unknown":
         candidates = [line(one) for one in diagnosis["candidates"]]

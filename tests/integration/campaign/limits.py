@@ -1,6 +1,6 @@
-"""What a node as a whole may use, set from outside while a launch runs: a container is the whole machine.
+"""Limits for a whole node, changed from outside during a launch: the container is the node.
 
-In one of a host with the controllers of v1 systemd cannot limit a unit: it says that it does, and nothing happens.
+In a container on a host with cgroup v1 controllers, systemd accepts limits of units but does not apply them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 
 def group(scene: Scene, controller: str) -> tuple[Path, bool]:
-    """(the container's control group as this machine sees it, whether it is one of v2)."""
+    """Return the container's cgroup as seen from outside, and whether it is cgroup v2."""
     argv = ["podman", "inspect", "--format", "{{.State.Pid}}", scene.machines[NAME].container]
     pid = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
     paths = {}
@@ -36,8 +36,9 @@ def group(scene: Scene, controller: str) -> tuple[Path, bool]:
 
 @dataclass
 class Limit:
-    """controller: of cgroups. v1, v2: the file. value: of it, by the group and whether it is of v2. seconds: after
-    which it is taken back by itself; a node that can do nothing for long is given up."""
+    """controller: of cgroups. v1, v2: the file. value: function of the cgroup and whether it is v2. seconds: time after
+    which the limit is reverted, because a node without progress is given up.
+    """
 
     controller: str
     v1: str

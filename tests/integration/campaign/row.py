@@ -1,6 +1,6 @@
-"""A row of the campaign: one fault, really injected into a launch, and what a diagnosis of it must say.
+"""A row of the campaign: a real fault in a launch, and the expected diagnosis.
 
-The launch has one rank on each of node1, node2 and node3, in this order, unless a row says otherwise.
+Unless a row says otherwise, the launch has one rank on each of node1, node2 and node3, in this order.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ def nothing(scene: Scene) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class Row:
-    """id: of the row. fault: in words, for the table. right: causes that are right, as "id @ place" (judged.line).
-    twin: of rows that print the same line. arguments: of faulty.py. variables: of the launch. own: somebody's own
-    launch, without root. blind: nobody can know it, so that unknown is the right answer, with a right cause among its
-    candidates. missed: why it is not found out, though it could be; then unknown is what is said, and counts as a miss.
+    """id: of the row. fault: description for the table. right: correct causes as "id @ place" (judged.line). twin:
+    shared by rows that print the same line. arguments: of faulty.py. variables: of the launch. own: a user launch
+    without root. blind: the cause cannot be known, so unknown with a correct candidate is right. missed: reason why a
+    detectable cause is not found, so unknown is accepted and counts as a miss.
 
-    before: puts the fault in before the start, proves that it is on, and takes it out at the end. strike: does it once
-    the ranks are in step, proof says that it is on, and undo takes it out at the end. gates: nodes on which what is due
-    begins, where faulty.py does it.
+    before: context manager that injects the fault before the start, proves and reverts it. strike: injects the fault
+    once the ranks are in step; proof shows that it is on, and undo reverts it at the end. gates: nodes on which
+    faulty.py starts its fault.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""A launch of the campaign, with its nodes at hand."""
+"""A launch of the campaign with its nodes."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Scene(Drill):
     machines: dict[str, Machine] = field(default_factory=dict)
 
     def request(self, *arguments: str) -> dict[str, Any]:
-        """What a row sets to None is left out."""
+        """Return the variables without those that a row sets to None."""
         given = {
             "launch_script_src": str(PAYLOAD),
             "launch_args": [f"--until={self.gate}", *arguments],
             "cluster_nproc_per_node": 1,
             "cluster_launch_nodes": list(NODES),
             "cluster_artifacts_dir": str(self.folder / "kept"),
-            **self.whose,
+            **self.login,
             **self.variables,
         }
         return {name: value for name, value in given.items() if value is not None}
 
     def diagnosis(self) -> dict[str, Any] | None:
-        """What was decided; None where nothing was diagnosed."""
+        """Return the diagnosis. Return None if there is none."""
         path = self.run / "diagnosis.json"
         if not path.exists():
             return None
@@ -44,7 +44,7 @@ class Scene(Drill):
         return found
 
     def printed(self) -> str:
-        """The last line of text that the first rank that said something of its end has left."""
+        """Return the last stderr line of the first rank with stderr output."""
         logs = sorted(self.run.glob("logs/*/rank*.stderr.log"))
         lines = [line for log in logs for line in log.read_text(errors="replace").splitlines() if line.strip()]
         return lines[-1][:160] if lines else ""

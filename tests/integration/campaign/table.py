@@ -1,4 +1,4 @@
-"""Write the campaign's tables into docs/diagnosis.md from what was judged in artifacts/campaign"""
+"""Write the campaign's tables into docs/diagnosis.md from the results in artifacts/campaign"""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 ROOT = Path(__file__).parents[3]
 KEPT = ROOT / "artifacts/campaign"
 PAGE = ROOT / "docs/diagnosis.md"
-HEAD = "| fault | launch | printed | judged | said | first proof | s |\n|---|---|---|---|---|---|---|"
-TWINS = "| the line, or what people see | faults behind it | apart |\n|---|---|---|"
-SOUND = "| launch | ended | said of it | s |\n|---|---|---|---|"
+HEAD = "| fault | launch | printed | rating | diagnosis | first proof | s |\n|---|---|---|---|---|---|---|"
+TWINS = "| symptom | possible faults | distinguished |\n|---|---|---|"
+SOUND = "| launch | outcome | findings | s |\n|---|---|---|---|"
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def between(page: str, name: str, table: str) -> str:
-    """The page with a new table between its two marks."""
+    """Return the page with a new table between two marks."""
     marks = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
     assert marks.search(page), f"{PAGE.name} has no place for {name}"
     return marks.sub(lambda found: f"{found[1]}{table}\n{found[2]}", page)
@@ -42,7 +42,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
 def fault_row(row: dict[str, Any]) -> str:
     cells = [
         row["fault"],
-        "own" if row["own"] else "administrator's",
+        "user" if row["own"] else "administrator",
         f"`{row['printed']}`" if row["printed"] else "",
         row["judged"],
         row["said"],
@@ -53,7 +53,7 @@ def fault_row(row: dict[str, Any]) -> str:
 
 
 def twins(rows: list[dict[str, Any]]) -> list[str]:
-    """The faults that show the same, side by side; whether all of them were told apart."""
+    """Return rows of faults with the same symptom, and whether all of them were distinguished."""
     found: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         if row.get("twin") and not row["own"]:
@@ -66,7 +66,7 @@ def twins(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def is_right(row: dict[str, Any]) -> bool:
-    return str(row["judged"]).startswith(("right", "unknown, rightly"))
+    return str(row["judged"]).startswith(("right", "unknown, correctly"))
 
 
 def sound_row(row: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
-"""Faults of all classes, injected into launches on three nodes; each is proved to be on, and judged by place and cause.
+"""Faults of all classes in launches on three nodes. Each is proved, and its diagnosis is rated by cause and place.
 
-script/test campaign runs all rows; a row that was judged is kept in artifacts/campaign, and is not run again until its
-file is removed there. script/test runs the rows that say in_ci.
+script/test campaign runs all rows. A finished row is kept in artifacts/campaign and skipped until its file is removed.
+script/test runs the rows with in_ci.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from row import Row
 
 KEPT = ROOT / "artifacts/campaign"
-USER = "ada"  # in whose own launches there is no root
+USER = "ada"  # the user of user launches (no root)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def launch_user(three_nodes: dict[str, Machine]) -> str:
 def scene(request: pytest.FixtureRequest, tmp_path: Path, three_nodes: dict[str, Machine]) -> Iterator[Scene]:
     row: Row = request.getfixturevalue("row")
     if kept_as(row).exists() and request.config.getoption("--resume"):
-        pytest.skip("was judged before")
+        pytest.skip("already rated")
     user = request.getfixturevalue("launch_user") if row.own else ""
     scene = Scene(tmp_path, dict(row.variables), user=user, machines=three_nodes)
     yield scene
@@ -55,7 +55,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path, three_nodes: dict[str,
     "row",
     [pytest.param(row, id=row.id, marks=[] if row.in_ci else [pytest.mark.campaign]) for row in ROWS],
 )
-def test_a_fault_is_named(row: Row, scene: Scene) -> None:
+def test_fault_is_diagnosed(row: Row, scene: Scene) -> None:
     began = time.time()
     with row.before(scene):
         scene.begin(*row.arguments)
@@ -71,7 +71,7 @@ def test_a_fault_is_named(row: Row, scene: Scene) -> None:
     keep(kept_as(row), row, scene, verdict, word, said, time.time() - began)
     assert verdict["status"] == "failed", verdict
     assert word in (RIGHT, HONEST) or (row.missed and word == MISSED), (said, scene.diagnosis())
-    assert scene.frozen or not scene.runs()  # what is frozen ends by its lease, once it goes on
+    assert scene.frozen or not scene.runs()  # a frozen launch ends by its lease once it is thawed
 
 
 def kept_as(row: Row) -> Path:
@@ -79,7 +79,7 @@ def kept_as(row: Row) -> Path:
 
 
 def keep(path: Path, row: Row, scene: Scene, verdict: dict[str, Any], word: str, said: str, seconds: float) -> None:
-    """Write the row at once: what was measured stays when a later row fails."""
+    """Write the row immediately, so that results survive the failure of a later row."""
     path.parent.mkdir(parents=True, exist_ok=True)
     found = scene.diagnosis() or {}
     proofs = [proof for cause in found.get("causes", []) for proof in cause["proofs"]]

@@ -1,4 +1,4 @@
-"""Launches with which nothing is wrong, though some of them look like it: nothing is found."""
+"""Launches without faults, some of which look suspicious: no fault is reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEPT = ROOT / "artifacts/campaign"
 
 @dataclass(frozen=True)
 class Sound:
-    """launch: in words. arguments: of faulty.py; all ranks do it, then the loop ends."""
+    """launch: description. arguments: of faulty.py; all ranks apply them, then the loop ends."""
 
     id: str
     launch: str
@@ -53,8 +53,8 @@ ROWS = (
     Sound("sound-large", "40 MB summed in each step", ("--size=10000000", "--pause=0")),
     Sound("sound-fast", "steps without a pause", ("--pause=0",)),
     Sound("sound-slow", "steps of three seconds", ("--pause=3",)),
-    Sound("sound-late", "a rank that starts 12 s after the others", ("--late=12",)),
-    Sound("sound-silent", "40 s of computing without a line", ("--silent=40",)),
+    Sound("sound-late", "a rank that starts 12 s late", ("--late=12",)),
+    Sound("sound-silent", "40 s of computing without output", ("--silent=40",)),
     Sound("sound-uneven", "a rank that computes four times as long as the others", ("--longer=1",)),
     Sound("sound-workers", "data loaders with workers", ("--load",)),
     Sound("sound-warnings", "warnings of Python and of a data loader", ("--warn",)),
@@ -63,8 +63,8 @@ ROWS = (
         for number, words in enumerate(FRIGHTENING)
     ),
     Sound("sound-caught", "exceptions that the script catches and prints", ("--catch",)),
-    Sound("sound-own-hook", "a sitecustomize and an excepthook of the user's own", ("--hook",)),
-    Sound("sound-stall", "a limit for standstills that is not reached", variables={"launch_stall_timeout": 60}),
+    Sound("sound-own-hook", "a sitecustomize and an excepthook of the user", ("--hook",)),
+    Sound("sound-stall", "a stall timeout that is not reached", variables={"launch_stall_timeout": 60}),
 )
 
 
@@ -77,10 +77,10 @@ def scene(tmp_path: Path, three_nodes: dict[str, Machine], row: Sound) -> Iterat
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.id, marks=[pytest.mark.campaign]) for row in ROWS])
-def test_nothing_is_found(row: Sound, scene: Scene, request: pytest.FixtureRequest) -> None:
+def test_sound_launch_has_no_finding(row: Sound, scene: Scene, request: pytest.FixtureRequest) -> None:
     path = KEPT / f"{row.id}.json"
     if path.exists() and request.config.getoption("--resume"):
-        pytest.skip("was judged before")
+        pytest.skip("already rated")
     began = time.time()
     nodes = row.variables.get("cluster_launch_nodes", NODES)
     scene.begin(*row.arguments)

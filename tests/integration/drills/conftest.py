@@ -1,7 +1,7 @@
-"""What a launch does when something breaks.
+"""Fixtures of the drills, which show how a launch handles faults.
 
-Each drill proves that its fault is on, then that the verdict names it, then that nothing of the launch is left.
-Until its fault a launch goes on for as long as it takes (Drill.gate).
+Each drill proves its fault, then checks that the verdict names the fault and that nothing of the launch is left. Before
+its fault, a launch runs as long as necessary (Drill.gate).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session", autouse=True)
 def provisioned(with_pytorch: None) -> None:
-    """The nodes have the training user and the environment."""
+    """Provide the training user and the environment."""
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def launch_user(node: Callable[[str], Machine]) -> None:
 
 @pytest.fixture
 def drill(request: pytest.FixtureRequest, tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Drill]:
-    """A launch, in one of the ways of drill_ways.py."""
+    """Yield a launch in one of the variants of drill_ways.py."""
     user, command = WAYS.get(request.param, ("", []))
     if user:
         request.getfixturevalue("launch_user")
@@ -62,14 +62,14 @@ def drill(request: pytest.FixtureRequest, tmp_path: Path, nodes: tuple[Machine, 
 
 @pytest.fixture
 def table(request: pytest.FixtureRequest) -> Callable[[str, Drill, dict[str, Any]], None]:
-    """Collect the rows of the drill tables; drill_table.py writes them into docs/launch.md."""
+    """Collect rows of the drill tables. drill_table.py writes them into docs/launch.md."""
     path = ROOT / "artifacts/drills.json"
 
     def add(fault: str, drill: Drill, verdict: dict[str, Any]) -> None:
         path.parent.mkdir(exist_ok=True)
         rows = json.loads(path.read_text()) if path.exists() else {}
         rows.setdefault(fault, {})[request.node.callspec.params["drill"]] = {
-            # Nobody is there to notice anything once ansible-playbook is gone.
+            # There is no time to notice after ansible-playbook is gone.
             "noticed": round(drill.seconds_to_notice(), 1) if drill.thread else "-",
             "clean": round(drill.seconds_to_clean(), 1),
             "verdict": verdict["summary"].split(". Its log")[0],

@@ -1,4 +1,4 @@
-"""What stands against a launch before anything of it has begun."""
+"""Problems that block a launch before its start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from drill import PORT, Drill, listening, only_failure, processes, wait_for_ssh
-from drill_ways import LIGHT, in_all_ways
+from drill_ways import LIGHT, in_variants
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -21,16 +21,16 @@ pytestmark = pytest.mark.moment
 
 @pytest.fixture
 def holder(nodes: tuple[Machine, Machine]) -> Iterator[subprocess.Popen[bytes]]:
-    """Somebody else's listener on the launch port of the head node."""
+    """Start a foreign listener on the launch port of the head node."""
     code = f"import socket, sys; s = socket.create_server(('', {PORT})); sys.stdin.read()"
     argv = ["podman", "exec", "--interactive", nodes[0].container, "/usr/bin/python3", "-c", code]
     with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
-        until(lambda: PORT in listening(nodes[0].container), PATIENCE, "the port is held")
+        until(lambda: PORT in listening(nodes[0].container), PATIENCE, "the port is in use")
         yield process
 
 
-@in_all_ways("administrators", pipeline=LIGHT)
-def test_port_taken(drill: Drill, nodes: tuple[Machine, Machine], holder: subprocess.Popen[bytes]) -> None:
+@in_variants("administrators", pipeline=LIGHT)
+def test_port_in_use_is_reported(drill: Drill, nodes: tuple[Machine, Machine], holder: subprocess.Popen[bytes]) -> None:
     assert holder.poll() is None
     verdict = drill.begin().end()
     finding = only_failure(verdict)
@@ -43,11 +43,11 @@ def test_port_taken(drill: Drill, nodes: tuple[Machine, Machine], holder: subpro
         assert "socket.create_server" in finding["summary"]
     assert "cluster_master_port=29501" in verdict["summary"]
     assert processes(drill.launch_id) == {}
-    assert PORT in listening(nodes[0].container)  # it is not ours to end
+    assert PORT in listening(nodes[0].container)  # the foreign listener must survive
 
 
-@in_all_ways("administrators")
-def test_a_node_stopped_before(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+@in_variants("administrators")
+def test_stopped_node_blocks_a_launch(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     nodes[1].podman("stop", "--time=1")
     try:
         verdict = drill.begin().end()

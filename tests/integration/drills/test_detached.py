@@ -1,4 +1,4 @@
-"""A launch goes on without its controller, until it is ended or its time is over."""
+"""A detached launch runs without its controller until it is stopped or reaches its time limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from drill import LEASE, PAYLOAD, Drill, only_failure, processes
-from drill_ways import LIGHT, in_all_ways
+from drill_ways import LIGHT, in_variants
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -17,25 +17,23 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.moment
 
 
-@in_all_ways("administrators")
-def test_a_detached_launch_goes_on_alone_and_is_seen_through_later(
-    drill: Drill, nodes: tuple[Machine, Machine], play: Play
-) -> None:
+@in_variants("administrators")
+def test_detached_launch_runs_alone_until_attached(drill: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
     drill.variables.update(launch_detached=True, launch_time_limit=600)
     verdict = drill.begin().end()
     assert verdict["status"] == "unknown"
     assert drill.runner.rc == 0
     launch_id = drill.launch_id
-    # A step takes a tenth of a second or more: after these, a lease would be over.
+    # A step takes at least 0.1 s, so a lease would have expired after these steps.
     later = f"step {steps_on_the_node(drill, nodes[1]) + int(LEASE + 2) * 10}\n"
-    until(lambda: later in drill.log_on(nodes[1], 1, "stdout"), PATIENCE, "it goes on")
-    assert len(processes(launch_id)) >= 8, "wrapper, agent and ranks go on without a supervisor"
-    kept = {**drill.whose, "cluster_artifacts_dir": str(drill.folder / "kept"), "launch_attach": launch_id}
+    until(lambda: later in drill.log_on(nodes[1], 1, "stdout"), PATIENCE, "the launch keeps running")
+    assert len(processes(launch_id)) >= 8, "wrapper, agent and ranks must run without a supervisor"
+    kept = {**drill.login, "cluster_artifacts_dir": str(drill.folder / "kept"), "launch_attach": launch_id}
     log = drill.run / "logs/node2/rank3.stdout.log"
     with ThreadPoolExecutor() as pool:
         attached = pool.submit(play, "playbooks/launch.yml", extravars=kept)
         try:
-            until(lambda: log.exists() and later in log.read_text(), PATIENCE, "its logs come to the controller again")
+            until(lambda: log.exists() and later in log.read_text(), PATIENCE, "the controller receives logs again")
         finally:
             drill.open_gate(nodes[1])
         result = attached.result()
@@ -43,27 +41,27 @@ def test_a_detached_launch_goes_on_alone_and_is_seen_through_later(
     assert drill.verdict()["status"] == "healthy"
     steps = log.read_text().splitlines()
     assert steps == [f"step {step}" for step in range(len(steps))]
-    drill.nothing_is_left(*nodes)
+    drill.check_nothing_left(*nodes)
 
 
 def steps_on_the_node(drill: Drill, node: Machine) -> int:
     return drill.log_on(node, 1, "stdout").count("\n")
 
 
-@in_all_ways(pipeline=LIGHT)
-def test_a_detached_launch_is_ended_on_request(drill: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
+@in_variants(pipeline=LIGHT)
+def test_detached_launch_is_stopped_on_request(drill: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
     drill.variables.update(launch_detached=True, launch_time_limit=300)
     drill.begin().end()
     assert drill.runs()
-    kept = {**drill.whose, "cluster_artifacts_dir": str(drill.folder / "kept"), "launch_stop": drill.launch_id}
+    kept = {**drill.login, "cluster_artifacts_dir": str(drill.folder / "kept"), "launch_stop": drill.launch_id}
     result = play("playbooks/launch.yml", extravars=kept)
     assert result.rc == 0, result.stdout
-    drill.nothing_is_left(*nodes)
+    drill.check_nothing_left(*nodes)
 
 
-@in_all_ways(pipeline=LIGHT)
-def test_a_time_limit_ends_a_launch(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
-    drill.variables["launch_time_limit"] = 25 if drill.payload == PAYLOAD else 10  # without PyTorch it begins sooner
+@in_variants(pipeline=LIGHT)
+def test_time_limit_ends_a_launch(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    drill.variables["launch_time_limit"] = 25 if drill.payload == PAYLOAD else 10  # starts faster without PyTorch
     finding = only_failure(drill.begin().end())
     assert finding["id"] == "launch.limit"
-    drill.nothing_is_left(*nodes)
+    drill.check_nothing_left(*nodes)

@@ -1,4 +1,4 @@
-"""No room where a launch writes."""
+"""Full disks in the folders of a launch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from drill import CLEAN, NOTICED, Drill, only_failure
-from drill_ways import in_all_ways
+from drill_ways import in_variants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.moment
 
 
-def lead_there(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
-    """Have the launch's folders below /srv/small."""
+def use_small_disk(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    """Move the folders of the launch to /srv/small."""
     drill.variables.update(
         cluster_run_root="/srv/small/launches",
         cluster_work_root="/srv/small/work",
@@ -31,7 +31,7 @@ def lead_there(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
 
 @contextmanager
 def small_disk(machine: Machine, size: str) -> Iterator[None]:
-    """A small file system of its own at /srv/small of a node."""
+    """Mount a small file system at /srv/small of a node."""
     machine.inside("mkdir", "-p", "/srv/small")
     machine.inside("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", "/srv/small")
     try:
@@ -40,20 +40,20 @@ def small_disk(machine: Machine, size: str) -> Iterator[None]:
         machine.inside("umount", "--lazy", "/srv/small")
 
 
-@in_all_ways("administrators")
-def test_no_room_for_the_run_directory(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+@in_variants("administrators")
+def test_full_disk_blocks_a_launch(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     with small_disk(nodes[1], "8m"):
-        lead_there(drill, nodes)
+        use_small_disk(drill, nodes)
         finding = only_failure(drill.begin().end())
     assert finding["id"] == "launch.disk"
     assert finding["node"] == "node2"
     assert "/srv/small" in finding["summary"]
 
 
-@in_all_ways("administrators")
-def test_disk_full_in_the_run_directory(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+@in_variants("administrators")
+def test_full_disk_during_a_launch_is_reported(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     with small_disk(nodes[1], "72m"):
-        lead_there(drill, nodes)
+        use_small_disk(drill, nodes)
         drill.begin("--fault=fill", "--rank=3").in_step()
         drill.fault(
             lambda: drill.open_gate(nodes[1]),
@@ -62,9 +62,9 @@ def test_disk_full_in_the_run_directory(drill: Drill, nodes: tuple[Machine, Mach
         verdict = drill.end()
         finding = only_failure(verdict)
         assert finding["node"] == "node2"
-        # Whichever of its two ranks wanted to write first: the disk is full for both.
+        # The disk is full for both ranks of the node, so either may fail first.
         assert "rank 2 " in finding["summary"] or "rank 3 " in finding["summary"]
         assert "No space left on device" in finding["summary"] or "/srv/small" in finding["summary"]
-        drill.was_quick(notice=NOTICED, clean=CLEAN)
-        drill.nothing_is_left(*nodes)
+        drill.check_seconds(notice=NOTICED, clean=CLEAN)
+        drill.check_nothing_left(*nodes)
         table("disk of the run directory full", drill, verdict)

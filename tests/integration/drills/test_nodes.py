@@ -1,4 +1,4 @@
-"""A node is switched off, freezes, or cannot be reached."""
+"""A node is switched off, frozen or unreachable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from drill import CLEAN, SILENCE, Drill, processes, wait_for_ssh
-from drill_ways import LIGHT, USER, in_all_ways
+from drill_ways import LIGHT, USER, in_variants
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.moment
 
 
-@in_all_ways("administrators", pipeline=LIGHT)
-def test_a_node_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+@in_variants("administrators", pipeline=LIGHT)
+def test_stopped_node_ends_the_launch(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     agent = drill.agent("node2")
     try:
@@ -31,13 +31,13 @@ def test_a_node_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], tab
     finding = next(one for one in verdict["findings"] if one["status"] == "fail")
     assert finding["id"] == "launch.node"
     assert finding["node"] == "node2"
-    drill.was_quick(clean=SILENCE + CLEAN)
-    drill.nothing_is_left(*nodes)
+    drill.check_seconds(clean=SILENCE + CLEAN)
+    drill.check_nothing_left(*nodes)
     table("node2 switched off", drill, verdict)
 
 
-@in_all_ways()
-def test_a_frozen_node(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+@in_variants()
+def test_frozen_node_ends_the_launch(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.frozen = "node2"
     drill.begin().in_step()
     on_node1 = [pid for pid, env in processes(drill.launch_id).items() if env.get("MUSTER_NODE") == "node1"]
@@ -54,17 +54,17 @@ def test_a_frozen_node(drill: Drill, nodes: tuple[Machine, Machine], table: Any)
     assert finding["id"] == "launch.node"
     assert finding["node"] == "node2"
     assert "its lease ends it there" in json.dumps(verdict)
-    # Thawed, the node finds its lease old and ends what it still has, with nobody telling it to.
+    # After the thaw, the node finds its lease expired and ends the rest of the launch by itself.
     until(lambda: not drill.runs(), PATIENCE, "the thawed node ends its part")
     wait_for_ssh(nodes[1])
-    drill.was_quick(clean=SILENCE + CLEAN)
+    drill.check_seconds(clean=SILENCE + CLEAN)
     table("node2 frozen (podman pause); clean on node1", drill, verdict)
 
 
-@in_all_ways()
-def test_sshd_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+@in_variants()
+def test_stopped_sshd_ends_the_launch(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
-    # Her launch is no session of hers: it is in her manager, which stays.
+    # A user launch runs in the user manager, which survives the end of the user's sessions.
     of_hers = "loginctl list-sessions --no-legend | while read -r session uid name rest; do"
     of_hers += f" test $name != {USER} || loginctl terminate-session $session; done"
     end_sessions = "systemctl kill --kill-whom=all ssh.service; systemctl stop ssh.service; "
@@ -72,7 +72,7 @@ def test_sshd_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], table
     try:
         drill.fault(lambda: nodes[1].inside("sh", "-c", end_sessions, check=False), lambda: not nodes[1].ssh_answers())
         verdict = drill.end()
-        # Nobody can reach the node: its own lease has ended the launch there.
+        # The node is unreachable: its own lease has ended the launch there.
         until(lambda: not drill.runs(), PATIENCE, "the lease ends the launch")
         assert nodes[1].inside("systemctl", "--failed", "--no-legend", "--plain").stdout == ""
     finally:
@@ -80,5 +80,5 @@ def test_sshd_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], table
     finding = next(one for one in verdict["findings"] if one["status"] == "fail")
     assert finding["id"] == "launch.node"
     assert finding["node"] == "node2"
-    drill.was_quick(clean=SILENCE + CLEAN)
+    drill.check_seconds(clean=SILENCE + CLEAN)
     table("sshd of node2 stopped, its connections ended", drill, verdict)

@@ -1,4 +1,4 @@
-"""A rank fails, is killed, or stands still."""
+"""A rank fails, is killed, or stalls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from drill import CLEAN, NOTICED, Drill, fields, hit, only_failure, processes
-from drill_ways import LIGHT, in_all_ways
+from drill_ways import LIGHT, in_variants
 
 if TYPE_CHECKING:
     from machines import Machine
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.moment
 
 
-@in_all_ways("administrators", pipeline=LIGHT)
+@in_variants("administrators", pipeline=LIGHT)
 @pytest.mark.parametrize(
     "arguments", [(), pytest.param(("--record",), marks=pytest.mark.slow)], ids=["plain", "recorded"]
 )
-def test_exception_on_one_rank(drill: Drill, nodes: tuple[Machine, Machine], table: Any, arguments: tuple[str]) -> None:
+def test_exception_on_one_rank_is_reported(
+    drill: Drill, nodes: tuple[Machine, Machine], table: Any, arguments: tuple[str]
+) -> None:
     drill.begin("--fault=raise", "--rank=3", *arguments).in_step()
     drill.fault(lambda: drill.open_gate(nodes[1]), lambda: "sample 17" in drill.log_on(nodes[1], 1, "stderr"))
     drill.fault_at = drill.written_at(nodes[1], 1)
@@ -32,21 +34,21 @@ def test_exception_on_one_rank(drill: Drill, nodes: tuple[Machine, Machine], tab
     assert "rank 3" in finding["summary"]
     assert "sample 17 is broken" in finding["summary"]
     assert 'raise RuntimeError("sample 17 is broken")' in finding["evidence"][0]["text"]
-    drill.was_quick(notice=NOTICED, clean=CLEAN)
-    drill.nothing_is_left(*nodes)
+    drill.check_seconds(notice=NOTICED, clean=CLEAN)
+    drill.check_nothing_left(*nodes)
     table("exception on rank 3" + (" under @record" if arguments else ""), drill, verdict)
 
 
-@in_all_ways(pipeline=LIGHT)
-def test_the_same_error_on_every_rank(drill: Drill) -> None:
+@in_variants(pipeline=LIGHT)
+def test_same_error_on_every_rank_is_reported_once(drill: Drill) -> None:
     drill.begin("--no-such-option")
     finding = only_failure(drill.end())
     assert "exited with code 2" in finding["summary"]
     assert "unrecognized arguments: --no-such-option" in finding["summary"]
 
 
-@in_all_ways("administrators", pipeline=LIGHT)
-def test_kill_9_of_a_rank(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+@in_variants("administrators", pipeline=LIGHT)
+def test_killed_rank_is_reported(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     pid = drill.pid(2)
     drill.fault(lambda: hit(pid, signal.SIGKILL), lambda: pid not in processes(drill.launch_id))
@@ -56,15 +58,13 @@ def test_kill_9_of_a_rank(drill: Drill, nodes: tuple[Machine, Machine], table: A
     assert finding["node"] == "node2"
     assert "rank 2" in finding["summary"]
     assert "SIGKILL" in finding["summary"]
-    drill.was_quick(notice=NOTICED, clean=CLEAN)
-    drill.nothing_is_left(*nodes)
+    drill.check_seconds(notice=NOTICED, clean=CLEAN)
+    drill.check_nothing_left(*nodes)
     table("kill -9 of rank 2", drill, verdict)
 
 
-@in_all_ways(pipeline="administrators")
-def test_a_stopped_rank_ends_a_launch_without_progress(
-    drill: Drill, nodes: tuple[Machine, Machine], table: Any
-) -> None:
+@in_variants(pipeline="administrators")
+def test_stopped_rank_runs_into_the_stall_timeout(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.variables["launch_stall_timeout"] = 4
     drill.begin().in_step()
     pid = drill.pid(1)
@@ -76,15 +76,13 @@ def test_a_stopped_rank_ends_a_launch_without_progress(
     assert "rank 1" in finding["summary"]
     assert "stopped by a signal (SIGSTOP)" in finding["summary"]
     assert len(finding["evidence"]) == 4  # the stack of every rank
-    drill.was_quick(notice=4 + NOTICED, clean=4 + CLEAN)
-    drill.nothing_is_left(*nodes)
+    drill.check_seconds(notice=4 + NOTICED, clean=4 + CLEAN)
+    drill.check_nothing_left(*nodes)
     table("SIGSTOP of rank 1 (launch_stall_timeout 4 s)", drill, verdict)
 
 
-@in_all_ways("administrators")
-def test_a_rank_that_waits_elsewhere_holds_up_the_others(
-    drill: Drill, nodes: tuple[Machine, Machine], table: Any
-) -> None:
+@in_variants("administrators")
+def test_sleeping_rank_runs_into_the_stall_timeout(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.variables["launch_stall_timeout"] = 4
     drill.begin("--fault=sleep", "--rank=2").in_step()
     drill.fault(lambda: drill.open_gate(nodes[1]), lambda: "waits\n" in drill.log_on(nodes[1], 0, "stdout"))
@@ -96,5 +94,5 @@ def test_a_rank_that_waits_elsewhere_holds_up_the_others(
     assert "rank 2" in finding["summary"]
     assert "wait_for_a_file_that_never_comes" in finding["summary"]
     assert len(finding["evidence"]) == 4  # the stack of every rank
-    drill.nothing_is_left(*nodes)
+    drill.check_nothing_left(*nodes)
     table("rank 2 waits for a file (launch_stall_timeout 4 s)", drill, verdict)

@@ -1,4 +1,4 @@
-"""Launches that nothing happens to: they end well, side by side too, keep their secrets, and leave nothing."""
+"""Undisturbed launches finish, also side by side, keep their secrets, and leave nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from drill import Drill, all_pids, processes, read_proc
-from drill_ways import LIGHT, in_all_ways
+from drill_ways import LIGHT, in_variants
 from paths import ARTIFACTS
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.moment
 
 
-@in_all_ways(pipeline=LIGHT)
-def test_a_sound_launch_ends_well_and_leaves_nothing(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+@in_variants(pipeline=LIGHT)
+def test_sound_launch_finishes_and_leaves_nothing(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     drill.begin("--steps=10")
     verdict = drill.end()
     assert verdict["status"] == "healthy", verdict
@@ -28,10 +28,10 @@ def test_a_sound_launch_ends_well_and_leaves_nothing(drill: Drill, nodes: tuple[
     for rank in range(4):
         log = drill.run / f"logs/node{1 + rank // 2}/rank{rank}.stdout.log"
         assert log.read_text() == "".join(f"step {step}\n" for step in range(10))
-    drill.nothing_is_left(*nodes)
+    drill.check_nothing_left(*nodes)
 
 
-def test_two_launches_side_by_side(tmp_path: Path, nodes: tuple[Machine, Machine]) -> None:
+def test_two_launches_run_side_by_side(tmp_path: Path, nodes: tuple[Machine, Machine]) -> None:
     drills = []
     for name, members in (("one", ["node1"]), ("other", ["node2", "node3"])):
         folder = tmp_path / name
@@ -40,20 +40,20 @@ def test_two_launches_side_by_side(tmp_path: Path, nodes: tuple[Machine, Machine
         drills.append(one.begin())
     drills[0].in_step(1)
     drills[1].in_step(2)
-    assert processes(drills[0].launch_id)  # both at the same time
+    assert processes(drills[0].launch_id)  # both run at the same time
     assert processes(drills[1].launch_id)
     for one, machine in zip(drills, nodes, strict=True):
         one.open_gate(machine)
-    # The one may end while the other still holds its port.
+    # One may end while the other still uses its port.
     assert [one.end()["status"] for one in drills] == ["healthy", "healthy"]
     for one, machine in zip(drills, nodes, strict=True):
-        one.nothing_is_left(*nodes)
+        one.check_nothing_left(*nodes)
         machine.inside("rm", one.gate)
 
 
 @pytest.mark.slow
-def test_uneven_ranks_and_a_limit(play: Play, tmp_path: Path) -> None:
-    """Two ranks on node1, one on node3 and node2 each; --limit changes neither ranks nor participants."""
+def test_limit_does_not_change_uneven_ranks(play: Play, tmp_path: Path) -> None:
+    """Two ranks on node1, one each on node3 and node2. --limit changes neither ranks nor participants."""
     result = play(
         "site.yml",
         tags="ddp_smoke",
@@ -82,8 +82,8 @@ def test_uneven_ranks_and_a_limit(play: Play, tmp_path: Path) -> None:
     assert json.loads((run / "verdict.json").read_text())["status"] == "healthy"
 
 
-@in_all_ways("administrators")
-def test_secrets_stay_secret(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+@in_variants("administrators")
+def test_secrets_are_not_shown(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     drill.variables["launch_env"] = {"HF_TOKEN": "hf-3141592653", "FLAVOUR": "vanilla-271828"}
     drill.begin().in_step()
     assert "HF_TOKEN=hf-3141592653" in read_proc(drill.pid(0), "environ").split("\0")
@@ -96,7 +96,7 @@ def test_secrets_stay_secret(drill: Drill, nodes: tuple[Machine, Machine]) -> No
     drill.open_gate(nodes[0])
     verdict = drill.end()
     assert verdict["status"] == "healthy", verdict
-    drill.nothing_is_left(*nodes)
+    drill.check_nothing_left(*nodes)
     played = drill.runner.stdout.read().encode()
     assert b"hf-3141592653" not in played
     plan = (drill.run / "plan.json").read_bytes()

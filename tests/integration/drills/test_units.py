@@ -1,4 +1,4 @@
-"""What runs the ranks of a node is killed or stopped: the launcher, or the whole unit."""
+"""The launcher or the whole unit of a node is killed or stopped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from drill import CLEAN, NOTICED, Drill, hit, only_failure, processes
-from drill_ways import LIGHT, in_all_ways
+from drill_ways import LIGHT, in_variants
 
 if TYPE_CHECKING:
     from machines import Machine
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.moment
 
 
-@in_all_ways("administrators", pipeline=LIGHT)
-def test_kill_9_of_the_agent(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+@in_variants("administrators", pipeline=LIGHT)
+def test_killed_agent_is_reported(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     pid = drill.agent("node2")
     drill.fault(lambda: hit(pid, signal.SIGKILL), lambda: pid not in processes(drill.launch_id))
@@ -27,13 +27,13 @@ def test_kill_9_of_the_agent(drill: Drill, nodes: tuple[Machine, Machine], table
     assert finding["node"] == "node2"
     launcher = "accelerate" if "launch_command" in drill.variables else "torchrun"
     assert f"{launcher} itself was killed by SIGKILL" in finding["summary"]
-    drill.was_quick(notice=NOTICED, clean=CLEAN)
-    drill.nothing_is_left(*nodes)
+    drill.check_seconds(notice=NOTICED, clean=CLEAN)
+    drill.check_nothing_left(*nodes)
     table("kill -9 of the torchrun agent", drill, verdict)
 
 
-@in_all_ways("administrators", pipeline=LIGHT)
-def test_kill_9_of_the_unit(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+@in_variants("administrators", pipeline=LIGHT)
+def test_killed_unit_is_reported(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     agent = drill.agent("node1")
     drill.fault(
@@ -45,13 +45,13 @@ def test_kill_9_of_the_unit(drill: Drill, nodes: tuple[Machine, Machine], table:
     assert finding["id"] == "launch.unit"
     assert finding["node"] == "node1"
     assert "killed from outside (SIGKILL)" in finding["summary"]
-    drill.was_quick(notice=NOTICED, clean=CLEAN)
-    drill.nothing_is_left(*nodes)
+    drill.check_seconds(notice=NOTICED, clean=CLEAN)
+    drill.check_nothing_left(*nodes)
     table("kill -9 of the unit", drill, verdict)
 
 
-@in_all_ways()
-def test_the_unit_is_stopped_by_hand(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+@in_variants()
+def test_manually_stopped_unit_is_reported(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     agent = drill.agent("node2")
     drill.fault(
@@ -63,6 +63,6 @@ def test_the_unit_is_stopped_by_hand(drill: Drill, nodes: tuple[Machine, Machine
     assert finding["id"] == "launch.unit"
     assert finding["node"] == "node2"
     assert "stopped from outside" in finding["summary"]
-    drill.was_quick(notice=NOTICED, clean=CLEAN)
-    drill.nothing_is_left(*nodes)
+    drill.check_seconds(notice=NOTICED, clean=CLEAN)
+    drill.check_nothing_left(*nodes)
     table("systemctl stop of the unit", drill, verdict)

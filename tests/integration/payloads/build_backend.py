@@ -1,4 +1,4 @@
-"""A package that is built from source (PEP 517): its wheel says as whom, and it tries to leave a file behind."""
+"""A PEP 517 source package: its wheel records the build user, and its build tries to write a file outside."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def build_wheel(folder: str, config_settings: object = None, metadata_directory:
     content = {
         "sourced.py": f"BUILT_BY = {os.getuid()}\n",
         f"{info}/METADATA": "Metadata-Version: 2.1\nName: sourced\nVersion: 1.0\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: stand-in\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: stub\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     with zipfile.ZipFile(Path(folder, name), "w") as archive:
         for path, text in content.items():

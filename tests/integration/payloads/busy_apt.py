@@ -1,6 +1,6 @@
-"""Keeps apt busy until somebody else wants its lock: busy_apt.py MARKER, as what apt runs before dpkg.
+"""Keep apt busy until another process opens its lock: busy_apt.py MARKER, run by apt before dpkg.
 
-MARKER is written as soon as the kernel would report it. Runs on machines of the sandbox.
+MARKER is written once the watch is active. Runs on sandbox machines.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 LOCK = b"/var/lib/dpkg/lock-frontend"
-# Of linux/fanotify.h and fcntl.h. Not inotify: the machines of a sandbox share the host's few instances of it.
+# From linux/fanotify.h and fcntl.h. Not inotify, because sandbox machines share the few instances of the host.
 FAN_MARK_ADD, FAN_OPEN, AT_FDCWD = 1, 0x20, -100
 PATIENCE = 300
 
@@ -23,7 +23,7 @@ def main(marker: str) -> int:
     if watch < 0 or libc.fanotify_mark(watch, FAN_MARK_ADD, ctypes.c_uint64(FAN_OPEN), AT_FDCWD, LOCK) < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     Path(marker).touch()
-    # Whoever opens it now finds it held: apt goes on only afterwards.
+    # The process that opens the lock now finds it held, because apt continues only afterwards.
     return 0 if select.select([watch], [], [], PATIENCE)[0] else 1
 
 

@@ -1,4 +1,4 @@
-"""A rank that tells its secrets in every way that programs have, waits for a file, and then fails with one of them."""
+"""A rank that prints its secrets in many forms, waits for a file, and fails with the secrets in its message."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ for stream in (sys.stdout, sys.stderr):
         print("in a URL:", urllib.parse.quote_plus(secret), file=stream)
         print("in a header:", base64.b64encode(f"ada:{secret}".encode()).decode(), file=stream)
         print(f'@muster {{"event": "step", "step": 1, "text": {json.dumps(secret)}}}', file=stream)
-        for letter in secret:  # each in a chunk of its own
+        for letter in secret:  # each in a separate chunk
             stream.write(letter)
             stream.flush()
             time.sleep(0.005)

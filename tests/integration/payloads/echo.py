@@ -1,6 +1,6 @@
-"""A connection that lasts: echo.py serve PORT answers every line with itself, echo.py call ADDRESS PORT asks.
+"""A lasting connection: `echo.py serve PORT` returns every line, `echo.py call ADDRESS PORT` sends lines.
 
-The caller sends the lines that it reads, and prints what comes back. Runs on machines of the sandbox.
+The caller sends the lines of its stdin and prints the replies. Runs on sandbox machines.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 
 class Server(socketserver.ThreadingTCPServer):
-    allow_reuse_address = True  # others have just listened on the port
+    allow_reuse_address = True  # earlier listeners used the port
 
 
 class Echo(socketserver.StreamRequestHandler):

@@ -1,6 +1,6 @@
-"""A training script of somebody's: every rank learns the sum of all ranks and writes it into its working directory.
+"""A user's training script: every rank computes the sum of all ranks and writes it into its working directory.
 
-With a path as its argument, it waits for that file to be there before.
+With a path as argument, the script waits for that file first.
 """
 
 from __future__ import annotations

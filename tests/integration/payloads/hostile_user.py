@@ -1,9 +1,9 @@
-"""The training user as an attacker: exchanges whatever it may write for links, pipes, folders and endless files.
+"""A hostile training user: replaces writable files with links, pipes, folders and endless files.
 
     hostile_user.py SEED SECRET_FILE SECRET_FOLDER VICTIM_PID FOLDER...
 
-FOLDER: patterns, from the root on, of folders that the user may write, as they come and go. It goes on until it is
-ended, and prints now and then how often it has exchanged something.
+FOLDER: patterns, relative to the root, of folders that the user may write, now or later. The program runs until it is
+killed and prints the number of replacements from time to time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAMES = (
 )
 DEEP = ("[" * 200_000, '{"a":' * 5000, "9" * 100_000, "\0" * 9, '"\\ud800"')
 SAID = 50
-MOST = 300  # folders that are known at a time
+MOST = 300  # maximum of known folders
 
 
 class Attacker:
@@ -35,13 +35,13 @@ class Attacker:
         self.swaps = 0
 
     def strike(self, folder: Path) -> None:
-        """Exchange one thing in a folder."""
+        """Replace one entry of a folder."""
         path, fresh = folder / random.choice(NAMES), folder / f".{random.random()}"
         kinds = (self.link, self.hard_link, self.pipe, self.sparse, self.forged, self.deep, self.tree)
         with suppress(OSError):
             random.choice(kinds)(fresh)
             with suppress(OSError):
-                path.rename(folder / f".{random.random()}")  # a folder does not give way to a file
+                path.rename(folder / f".{random.random()}")  # a file cannot replace a folder
             fresh.rename(path)
             self.swaps += 1
             if self.swaps % SAID == 0:
@@ -62,7 +62,7 @@ class Attacker:
             stream.truncate(1 << 40)
 
     def forged(self, path: Path) -> None:
-        """A table of ranks, or a result, that means processes of others."""
+        """Write a table of ranks or a result that refers to processes of others."""
         started = started_at(self.victim)
         pids = (1, self.victim, -1, 0, -self.victim, 1 << 80, "1", None, [self.victim], True)
         ranks = [{"rank": 0, "local_rank": 0, "started": started, "gone_at": None, "pid": pid} for pid in pids]
@@ -86,7 +86,7 @@ def started_at(pid: int) -> int:
 
 
 def folders(patterns: list[str]) -> list[Path]:
-    """The folders of these patterns, and those in them."""
+    """Return the folders that match the patterns, and their subfolders."""
     found = [path for pattern in patterns for path in Path("/").glob(pattern.lstrip("/"))]
     for path in found:
         if len(found) > MOST:

@@ -1,8 +1,8 @@
-"""Kills the pip that installs into an environment, and who waits for it: kill_pip.py PIPE FOLDER
+"""Kill the pip that installs into an environment, and its parent: kill_pip.py PIPE FOLDER
 
-PIPE is a named pipe where pip has its settings: every pip waits there until somebody opens it for writing, and reads
-until that is closed. The one of an environment in FOLDER is killed meanwhile, all others are let go. Runs on machines
-of the sandbox.
+PIPE is a named pipe in place of pip's settings. Every pip blocks there until a writer opens the pipe, and reads until
+the writer closes it. A pip of an environment in FOLDER is killed meanwhile, any other continues. Runs on sandbox
+machines.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from pathlib import Path
 
 
 def reader(pipe: str) -> int:
-    """Return the other process that has the pipe open; 0 for none."""
+    """Return another process that has the pipe open, or 0."""
     there = Path(pipe).stat()
     for entry in Path("/proc").glob("[0-9]*/fd/*"):
         try:
             if os.path.samestat(entry.stat(), there) and int(entry.parts[2]) != os.getpid():
                 return int(entry.parts[2])
         except OSError:
-            continue  # another process has ended
+            continue  # the process has ended
     return 0
 
 
 def main(pipe: str, folder: str) -> None:
     while True:
         with Path(pipe).open("w"):
-            # It has come out of its own open once the kernel lets it run.
+            # The reader's own open returns only when the kernel schedules it.
             while not (pid := reader(pipe)):
                 time.sleep(0.05)
             command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")

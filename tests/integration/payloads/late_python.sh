@@ -1,5 +1,5 @@
 #!/bin/sh
-# Python two minutes ahead: a program that Muster's probes pipe into it sees another time than there is. No clock is touched.
+# Python with a clock two minutes ahead for programs of Muster's probes. The system clock is unchanged.
 if [ "$1 $2 $3" = "-I -S -c" ]; then
     ahead="import time; true_time = time.time; time.time = lambda: true_time() + 120"
     program=$4

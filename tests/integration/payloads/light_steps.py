@@ -1,4 +1,4 @@
-"""The loop of steps.py without PyTorch: ranks go in step over sockets, and one fails as soon as a file exists."""
+"""The loop of steps.py without PyTorch: ranks synchronise over sockets, and one fails once a file exists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-GROUP = 900  # the ranks meet on this many ports above MASTER_PORT
+GROUP = 900  # offset from MASTER_PORT of the ranks' ports
 LINE = 16
 
 
@@ -22,10 +22,10 @@ def broken(fault: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    # Half an hour and more: a launch whose test was killed ends as well.
+    # Over half an hour, so that launches of killed tests end, too.
     parser.add_argument("--steps", type=int, default=20_000)
-    parser.add_argument("--until", type=Path, help="end well when a rank sees this file")
-    parser.add_argument("--fault", default="", help="of one rank, when it sees that file; nobody ends well then")
+    parser.add_argument("--until", type=Path, help="finish when a rank sees this file")
+    parser.add_argument("--fault", default="", help="fault of one rank at that file, instead of finishing")
     parser.add_argument("--rank", type=int, default=3)
     options = parser.parse_args()
     group = join(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
@@ -36,7 +36,7 @@ def main() -> None:
         try:
             ends = total(group, int(due and not options.fault))
         except (OSError, EOFError):
-            time.sleep(60)  # another rank is gone, and whoever runs this one ends it
+            time.sleep(60)  # another rank has ended, and the launcher ends this one
             raise
         print(f"step {step}", flush=True)
         if ends:
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def join(rank: int, size: int) -> list[socket.socket]:
-    """Return the connections of the first rank to all others, or the one of another rank to the first."""
+    """Return the connections of rank 0 to all others, or the connection of another rank to rank 0."""
     place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]) + GROUP)
     if rank == 0:
         server = socket.create_server(("", place[1]))
@@ -58,7 +58,7 @@ def join(rank: int, size: int) -> list[socket.socket]:
 
 
 def total(group: list[socket.socket], mine: int) -> int:
-    """Add up a number of all ranks. Every rank waits for the others."""
+    """Add up a number of all ranks. Blocks until all ranks have sent theirs."""
     if os.environ["RANK"] != "0":
         send(group[0], mine)
         return receive(group[0])

@@ -1,4 +1,4 @@
-"""Listens on TCP ports, on every address of the machine and of either family, until it is stopped: listen.py PORT..."""
+"""Listen on TCP ports on all IPv4 and IPv6 addresses until stopped: listen.py PORT..."""
 
 from __future__ import annotations
 

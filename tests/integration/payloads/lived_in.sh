@@ -1,23 +1,23 @@
 #!/bin/sh
-# Makes a bare machine of the sandbox one that people have used for years: run on it as root, before anything of the cluster comes.
+# Turns a bare sandbox machine into an existing server with users. Run as root on the machine before the cluster's first run.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 
-# Software of the site's own choice: another time daemon than the cluster's, and upgrades by night.
+# Software chosen by the site: another time daemon than the cluster's, and automatic upgrades.
 apt-get -q update
 apt-get -q install -y --no-install-recommends -o Dpkg::Options::=--force-unsafe-io ntpsec unattended-upgrades
 sed -i '/^pool /d' /etc/ntpsec/ntp.conf
-printf '# the site has a clock of its own\nserver clock.site.example iburst\n' >>/etc/ntpsec/ntp.conf
+printf '# time server of the site\nserver clock.site.example iburst\n' >>/etc/ntpsec/ntp.conf
 printf 'Unattended-Upgrade::Mail "admins@site.example";\n' >/etc/apt/apt.conf.d/52site-upgrades
 printf 'APT::Periodic::Update-Package-Lists "1";\nAPT::Periodic::Unattended-Upgrade "1";\n' >/etc/apt/apt.conf.d/20auto-upgrades
 
-# People. The uid is the one that the next user would have got.
+# A user with the uid that the next new user would get.
 useradd --create-home --uid 1001 --shell /bin/bash alice
 echo 'three years of work' >/home/alice/thesis.tex
 chown alice:alice /home/alice/thesis.tex
 chmod 0600 /home/alice/thesis.tex
 
-# The training user is there as well, and has habits.
+# The training user already exists, with its own SSH files.
 useradd --create-home --uid 1500 --shell /bin/bash muster
 install -d -m 0700 -o muster -g muster /home/muster/.ssh
 ssh-keygen -q -t ed25519 -N '' -C laptop -f /home/muster/.ssh/id_ed25519
@@ -27,7 +27,7 @@ printf 'archive.site.example ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILivedInLivedIn
     >/home/muster/.ssh/known_hosts
 chown -R muster:muster /home/muster/.ssh
 
-# Names, limits and settings, each with a word why.
+# Names, limits and settings with comments.
 cat >>/etc/hosts <<'END'
 
 # the storage, see the wiki
@@ -39,7 +39,7 @@ echo '@students hard nproc 4000' >/etc/security/limits.d/60-site.conf
 printf 'MaxAuthTries 4\nBanner /etc/issue.net\n' >/etc/ssh/sshd_config.d/60-site.conf
 systemctl restart ssh
 
-# A firewall that is on, with rules in both directions of meaning.
+# An enabled firewall with allow and deny rules.
 ufw allow 22/tcp comment 'site: ssh' >/dev/null
 ufw allow 8443/tcp comment 'site: the portal' >/dev/null
 ufw allow from 198.51.100.0/24 to any port 9100 proto tcp comment 'site: metrics' >/dev/null
@@ -54,7 +54,7 @@ table inet site {
 }
 END
 
-# What a container engine does for a published port: a bridge, a container behind it, address translation, and its own chains.
+# The setup of a container engine for a published port: a bridge, a container behind it, DNAT, and own chains.
 sysctl -q -w net.ipv4.ip_forward=1
 ip link add docker0 type bridge
 ip address add 172.17.0.1/16 dev docker0

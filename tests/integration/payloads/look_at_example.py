@@ -1,4 +1,4 @@
-"""Looks at what the example leaves and takes, in a Python of its own: weights, and a foreign archive."""
+"""Check outputs and inputs of the example in a separate Python: saved weights, and a hostile archive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ print("weights: loaded without DDP")
 
 
 class Evil:
-    """In a pickle, it has a file written by whoever reads it."""
+    """An object whose unpickling writes a file."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Path.touch, (Path(witness),)

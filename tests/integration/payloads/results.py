@@ -1,4 +1,4 @@
-"""A rank that needs no PyTorch and leaves results in its working folder; told to end, it takes time for a last one."""
+"""A rank without PyTorch that writes results into its working folder. SIGTERM makes it write a last checkpoint."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 parser = argparse.ArgumentParser()
 parser.add_argument("--until", type=Path)
 parser.add_argument("--steps", type=int, default=20_000)
-parser.add_argument("--save", type=float, default=0.0, help="seconds that the last checkpoint takes")
+parser.add_argument("--save", type=float, default=0.0, help="duration of the last checkpoint in seconds")
 parser.add_argument("--code", type=int, default=0)
-parser.add_argument("--broken", help="the rank that raises at its third step")
+parser.add_argument("--broken", help="rank that raises at its third step")
 options = parser.parse_args()
 rank = os.environ["RANK"]
 results = Path("results")
@@ -34,7 +34,7 @@ def save(*_signal: Any) -> None:
     sys.exit(0)
 
 
-# One that ends by itself does so whatever becomes of the others, and its results are whole.
+# A rank with an exit code ignores SIGTERM, so that its results are complete.
 signal.signal(signal.SIGTERM, signal.SIG_IGN if options.code else save)
 write("first")
 if rank == "0":

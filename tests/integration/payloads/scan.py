@@ -1,7 +1,7 @@
-"""Connects to TCP ports of one address, and says how they answer: scan.py ADDRESS PORT...
+"""Scan TCP ports of an address: scan.py ADDRESS PORT...
 
-A PORT may be a range such as 1-65535. Prints {"open": [ports that accepted], "refused": how many were refused} as JSON;
-the rest did not answer in time. Runs on a machine of the sandbox.
+A PORT may be a range such as 1-65535. Prints {"open": [ports that accepted], "refused": number of refusals} as JSON.
+All other ports timed out. Runs on a sandbox machine.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PATIENCE = 1.5  # a first packet that was lost is sent again after a second
-# More packets at once than a machine's queue holds (net.core.netdev_max_backlog) would be lost.
+PATIENCE = 1.5  # TCP repeats a lost SYN after one second
+# More packets at once would overflow the queue of a machine (net.core.netdev_max_backlog).
 PACKETS, PAUSE = 400, 0.005
 
 
 def scan(address: str, ports: list[int]) -> dict[int, int]:
-    """Return the error number of every port that answered; 0 means that it is open."""
+    """Return the error number of every port that answered. 0 means open."""
     at_once = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 100
     family, _, _, _, target = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0]
     answers: dict[int, int] = {}
@@ -40,7 +40,7 @@ def scan(address: str, ports: list[int]) -> dict[int, int]:
                 if number % PACKETS == 0:
                     time.sleep(PAUSE)
             deadline = time.monotonic() + PATIENCE
-            # What the kernel has heard in time is counted even where this process was not given the processor in time.
+            # Answers that the kernel received in time count, even if this process was not scheduled in time.
             while pending and (heard := poll.poll(max(0, deadline - time.monotonic()))):
                 for descriptor, _ in heard:
                     port, connection = pending.pop(descriptor)

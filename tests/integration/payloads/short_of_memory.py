@@ -1,4 +1,4 @@
-"""The example on a stand-in of a GPU with little memory: rank 1 has room for 20 samples, and says so as CUDA does."""
+"""Run the example on a simulated small GPU: rank 1 raises CUDA's out-of-memory error above 20 samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ real = torch.nn.functional.cross_entropy
 
 def short(outputs: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
     if os.environ["RANK"] == "1" and len(outputs) > ROOM:
-        raise torch.cuda.OutOfMemoryError(f"stand-in: no memory for {len(outputs)} samples")
+        raise torch.cuda.OutOfMemoryError(f"simulated GPU: no memory for {len(outputs)} samples")
     loss: torch.Tensor = real(outputs, *rest, **named)
     return loss
 

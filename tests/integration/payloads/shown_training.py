@@ -1,6 +1,6 @@
-"""What the pages have in /srv/project and ~/project: a training script that takes their options, and any others.
+"""The training script in /srv/project and ~/project of the docs, which accepts their options and any others.
 
-While there is a file `hold` beside the nodes' copy, it goes on.
+It runs as long as the file `hold` exists next to the copy on the node.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
         if epoch >= options.epochs:
             dist.barrier()
             time.sleep(0.5)
-    if os.access(".", os.W_OK):  # the folder that a module begins in may be root's
+    if os.access(".", os.W_OK):  # the working folder of a module may belong to root
         for name in (options.output / "weights.pt", Path("results/last.pt")):
             name.parent.mkdir(parents=True, exist_ok=True)
             torch.save(weight, name)

@@ -1,7 +1,7 @@
-"""A launch that comes to stand still, or only looks like it, when a file is there; and goes on when it is gone.
+"""A launch that stalls, or appears to, while a file exists.
 
---how=sleep: one rank sleeps before its next collective. --how=print: it does, and a thread of it still prints.
---how=compute: all ranks compute in silence.
+--how=sleep: one rank sleeps before its next collective. --how=print: the same, while a thread still prints.
+--how=compute: all ranks compute without output.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A training loop without the training: all-reduces in step, and one fault on one rank as soon as a file is there.
+"""A loop of all-reduces without a training, with a fault on one rank once a file exists.
 
-Not under torch's @record on purpose: most people's scripts are not either (--record turns it on).
+It does not use torch's @record by default, like most users' scripts (--record enables it).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def broken(fault: str) -> None:
         sys.exit(3)
     if fault == "sleep":
         print("waits", flush=True)
-        wait_for_a_file_that_never_comes()
+        wait_forever()
     if fault == "fill":
         with Path("ballast").open("wb") as stream:
             while True:
@@ -32,17 +32,17 @@ def broken(fault: str) -> None:
                 stream.flush()
 
 
-def wait_for_a_file_that_never_comes() -> None:
+def wait_forever() -> None:
     while True:
         time.sleep(0.5)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    # Half an hour and more: a launch whose test was killed ends as well.
+    # Over half an hour, so that launches of killed tests end, too.
     parser.add_argument("--steps", type=int, default=20_000)
-    parser.add_argument("--until", type=Path, help="end well when a rank sees this file")
-    parser.add_argument("--fault", default="", help="of one rank, when it sees that file; nobody ends well then")
+    parser.add_argument("--until", type=Path, help="finish when a rank sees this file")
+    parser.add_argument("--fault", default="", help="fault of one rank at that file, instead of finishing")
     parser.add_argument("--rank", type=int, default=3)
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""A rank that needs no PyTorch: says each step and sleeps, until a file is there; with --text it says that first."""
+"""A rank without PyTorch that prints its steps until a file exists. --text: printed first."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import time
 from pathlib import Path
 
 parser = argparse.ArgumentParser()
-parser.add_argument(
-    "--steps", type=int, default=20_000, help="half an hour: a launch whose test was killed ends as well"
-)
+parser.add_argument("--steps", type=int, default=20_000, help="half an hour, so that launches of killed tests end, too")
 parser.add_argument("--until", type=Path)
 parser.add_argument("--text", default="")
 parser.add_argument("--code", type=int, default=0)

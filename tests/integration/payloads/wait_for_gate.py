@@ -1,4 +1,4 @@
-"""A rank without PyTorch: it says that it runs, and goes on until a file is there. Other options are ignored."""
+"""A rank without PyTorch that prints a step and waits for a file. Other options are ignored."""
 
 from __future__ import annotations
 

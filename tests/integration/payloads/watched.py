@@ -1,6 +1,6 @@
-"""A training script of somebody's whose first attempt goes on until it is killed, and whose later ones wait for a file.
+"""A user's training script: the first attempt runs until it is killed, later attempts wait for a file.
 
-Every rank learns the sum of all ranks, says which attempt it is, and writes the sum into its working directory.
+Every rank computes the sum of all ranks, prints its attempt, and writes the sum into its working directory.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Bare machines of one release on a network of their own: systemd, sshd, sudo with a password, Python, nothing more.
+"""Bare machines of one release on a separate network: systemd, sshd, sudo with a password, Python, nothing else.
 
-They are podman containers, as the sandbox's are; none of the project's roles has touched them.
+They are podman containers like the sandbox machines, without any change by the project's roles.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ USER = "engineer"
 PACKAGES = ("systemd-sysv", "dbus", "libpam-systemd", "openssh-server", "sudo", "python3", "iproute2", "iputils-ping")
 NODE_FILES = ROOT / "roles/sandbox/files/node"
 CERTIFICATES = Path("/usr/local/share/ca-certificates")
-# Where the nodes find the certificates that pip trusts on this machine, as in the sandbox.
+# Path of pip's CA certificates on the nodes, as in the sandbox.
 NODE_CA = "/etc/controller-ca.crt"
-BOOT = 120.0  # seconds until a boot that hangs is given up
-WATCHES = 16  # instances of inotify for two machines: some six each, as docs/dev/testing.md has it
+BOOT = 120.0  # seconds until a hanging boot is given up
+WATCHES = 16  # inotify instances of two machines, about six each, see docs/dev/testing.md
 FULL = "two machines have room on this one: they need inotify (fs.inotify.max_user_instances), which others use up"
 
 
@@ -46,7 +46,7 @@ def podman(*arguments: str, check: bool = True) -> str:
 
 
 def pip_variables() -> tuple[dict[str, object], list[str]]:
-    """Variables and mounts that hand this machine's pip settings on; its folders of wheels are left out."""
+    """Return variables and mounts for this machine's pip settings, without local wheel folders."""
     listing = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
     ).stdout
@@ -58,7 +58,7 @@ def pip_variables() -> tuple[dict[str, object], list[str]]:
 
 
 def room_for(instances: int) -> bool:
-    """Whether this machine still gives so many instances of inotify; an init that gets none hangs in its boot."""
+    """Return whether this many inotify instances are free. Without one, systemd hangs during boot."""
     made = [int(ctypes.CDLL(None).inotify_init()) for _ in range(instances)]
     for descriptor in made:
         if descriptor >= 0:
@@ -70,19 +70,19 @@ ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class NoBootError(Exception):
-    """Why a release does not boot on this machine, as its own init says it."""
+    """The release does not boot on this machine; the message comes from its init."""
 
 
 @dataclass
 class Bare:
-    """The machines of one row, and the folder where the row keeps what belongs to them."""
+    """The machines of a row, and the folder of the row's files."""
 
     row: str
     folder: Path
 
     @property
     def label(self) -> str:
-        """Name of the network, and beginning of the containers' names."""
+        """Return the name of the network, which is also the prefix of the container names."""
         return f"{NAME}-{self.row}"
 
     @property
@@ -91,7 +91,7 @@ class Bare:
 
     @property
     def password(self) -> str:
-        """What its administrator logs in with; made once."""
+        """Return the administrator's password, generated on first use."""
         file = self.folder / "password"
         if not file.exists():
             file.write_text(secrets.token_hex(12))
@@ -103,7 +103,7 @@ class Bare:
         return [Machine(name, f"{self.label}-{name}", address, self.folder) for name, address in NODES.items()]
 
     def build(self) -> None:
-        """Bootstrap the release with all signatures checked, and make an image of it."""
+        """Bootstrap the release with all signatures verified, and build an image from it."""
         build = self.folder / "image"
         shutil.rmtree(build, ignore_errors=True)
         context = build / "context"
@@ -129,8 +129,8 @@ class Bare:
         shutil.rmtree(build)
 
     def up(self) -> None:
-        """Make the network and the machines, and wait for their boot."""
-        # Whoever else is at work here makes room in the end; that a release does not boot is another thing.
+        """Create the network and the machines, and wait for their boot."""
+        # Other users of inotify finish eventually. A release that does not boot is another problem.
         until(lambda: room_for(WATCHES), PATIENCE, FULL)
         podman("network", "create", "--disable-dns", f"--subnet={PREFIX}.0/24", self.label)
         limits = sandbox.ulimits(
@@ -186,7 +186,7 @@ class Bare:
         )
 
     def down(self) -> None:
-        """Remove whatever of it is there."""
+        """Remove everything that exists."""
         for machine in self.machines:
             podman("rm", "--force", "--time=0", "--ignore", machine.container)
         podman("network", "rm", "--force", self.label, check=False)
@@ -194,7 +194,7 @@ class Bare:
             podman("rmi", "--force", "--ignore", image, check=False)
 
     def versions(self) -> dict[str, str]:
-        """What the first machine is, by its own tools."""
+        """Return the versions reported by the first machine."""
         first = self.machines[0]
         release = dict(
             line.partition("=")[::2]

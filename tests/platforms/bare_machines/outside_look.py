@@ -1,4 +1,4 @@
-"""What a bare machine is like, by what even a bare machine has: snapshot.py's looks need nft and procps."""
+"""Snapshots of a bare machine with its own few programs. Those of snapshot.py need nft and procps."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 LOOKS = {
     "packages": "dpkg-query --show --showformat '${Package} ${Version} ${db:Status-Status}\\n'",
-    # Logins are listed as well, as long as they last.
+    # Without transient units, such as logins.
     "units": "systemctl list-unit-files --no-legend --plain | grep -v ' transient '",
     "accounts": "cat /etc/passwd /etc/group",
     "folders": "ls -A / /opt /usr/local/bin /usr/local/sbin /var/lib",
-    # What the kernel counts or draws by itself is no setting.
+    # Counters and random values of the kernel are not settings.
     "network settings": "grep -rs '' /proc/sys/net | grep -vE 'conntrack_count|stable_secret' | sort",
 }
 
 
 def take(machine: Machine) -> dict[str, str]:
-    """Return texts by subject; the firewall is seen with this machine's own tools in the other one's network."""
+    """Return texts by subject. The firewall is read with this machine's tools in the container's network namespace."""
     looks = {subject: machine.inside("sh", "-c", command).stdout for subject, command in LOOKS.items()}
     pid = subprocess.run(
         ["podman", "inspect", "--format", "{{.State.Pid}}", machine.container],
@@ -35,5 +35,5 @@ def take(machine: Machine) -> dict[str, str]:
     ).stdout
     looks["firewall"] = "\n".join(line for line in saved.splitlines() if line.startswith("-"))
     files = snapshot.files(machine)
-    # Ubuntu's sudo notes so whoever used it for the first time.
+    # Ubuntu's sudo creates this file at a user's first use.
     return {**looks, **{path: text for path, text in files.items() if not path.endswith("/.sudo_as_admin_successful")}}

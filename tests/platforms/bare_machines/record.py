@@ -1,4 +1,4 @@
-"""What is kept of a row: artifacts/platforms/<row>.json, from which script/platforms.py writes its table."""
+"""The record of a row: artifacts/platforms/<row>.json, which script/platforms.py reads for its table."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ RECORDS = ROOT / "artifacts/platforms"
 
 
 def revision(root: Path) -> str:
-    """Return the commit of the checkout, with what is not committed yet."""
+    """Return the commit of the checkout, with a suffix for uncommitted changes."""
     described = ["git", "describe", "--always", "--abbrev=10", "--dirty", "--exclude=*"]
     return subprocess.run(described, cwd=root, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @dataclass
 class Record:
-    """One row; it is written whatever came of it."""
+    """One row, written for every outcome."""
 
     row: str
     passed: bool = False

@@ -1,4 +1,4 @@
-"""The way of a user from an inventory of two lines to HEALTHY, with the commands that README shows."""
+"""A user's steps from an inventory of two lines to HEALTHY, with the commands of README."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 SAMPLE = ROOT / "inventory/lab"
 RECAP = re.compile(r"^(\S+) +: ok=\d+ +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", re.MULTILINE)
-STEP = 1800.0  # seconds; it ends what went wrong
+STEP = 1800.0  # seconds; ends a hanging command
 
 
 @dataclass(frozen=True)
 class Step:
-    """One command, and what came of it."""
+    """A command and its result."""
 
     name: str
     rc: int
@@ -45,7 +45,7 @@ class Step:
 
 
 class Walk:
-    """The controller's side of a row: an inventory, a key, a secret for its vault, and the commands so far."""
+    """The controller's side of a row: an inventory, a key, a vault secret, and the commands so far."""
 
     def __init__(self, bare: Bare, logs: Path) -> None:
         self.bare = bare
@@ -55,7 +55,7 @@ class Walk:
         self.steps: list[Step] = []
 
     def write_inventory(self) -> None:
-        """Copy inventory/lab, give its two lines their addresses, and say who logs in; sudo's password is encrypted."""
+        """Copy inventory/lab, set addresses and the login user, and encrypt the sudo password."""
         shutil.rmtree(self.inventory, ignore_errors=True)
         shutil.copytree(SAMPLE, self.inventory)
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.key)], check=True)
@@ -88,7 +88,7 @@ class Walk:
         options.write_text(f"{options.read_text()}\n{own}{encrypted}")
 
     def copy_key(self) -> None:
-        """Give each node the key as ssh-copy-id does: by the password, to a host key that is known."""
+        """Install the key on each node with ssh-copy-id: by password, with a known host key."""
         begun = time.monotonic()
         known, home = self.inventory / "known_hosts", self.bare.folder / "home"
         (home / ".ssh").mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ class Walk:
                 ["-i", f"{self.key}.pub", *options, f"{USER}@{address}"],
                 encoding="utf-8",
                 timeout=60,
-                # Where it keeps what it works with: the folder .ssh of a home.
+                # ssh-copy-id needs a writable ~/.ssh.
                 env={**os.environ, "HOME": str(home)},
             )
             child.expect("password: ")
@@ -112,7 +112,7 @@ class Walk:
         self._keep(Step("ssh-copy-id", 0, time.monotonic() - begun, said))
 
     def play(self, name: str, *arguments: str) -> Step:
-        """Run ansible-playbook as a user does."""
+        """Run ansible-playbook like a user."""
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "MUSTER_"))}
         environment["ANSIBLE_VAULT_PASSWORD_FILE"] = str(self.bare.folder / "vault_password")
         begun = time.monotonic()

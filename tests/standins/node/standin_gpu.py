@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Stand-in for GPUs and for the kernel that drives them, of Muster's tests; runs at every boot of a sandbox machine.
+"""Simulated GPUs and their kernel for Muster's tests, set up at every boot of a sandbox machine.
 
-The newest kernel in /boot counts as the booted one, unless a stand-in of GRUB's says another one (its menu's entry is
-named after it), and the nvidia module that is installed for it as loaded. What a
-boot makes, the next one makes anew: so a reboot changes what is loaded, as it does on a machine with GPUs. With the
-argument config it only shows the devices' configuration spaces anew, as after a GPU has fallen off the bus.
+The newest kernel in /boot is reported as running, unless the GRUB stub selects another one (by the name of its menu
+entry). The nvidia module installed for that kernel is reported as loaded. Each boot starts from scratch, so a reboot
+changes the loaded driver, as on a real GPU machine. With the argument config, only the devices' configuration spaces
+are rewritten, as after a GPU has fallen off the bus.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def mount(*arguments: str) -> None:
     subprocess.run(["mount", *arguments], check=True)
 
 
-def put_over(path: str, text: str) -> None:
-    """Show a text in place of one of the kernel's files."""
+def mount_over(path: str, text: str) -> None:
+    """Mount a text over a kernel file."""
     file = SHADOW / path.strip("/").replace("/", "_")
     file.write_text(text)
     mount("--bind", str(file), path)
 
 
-def remove_what_was_shown() -> None:
+def remove_mounts() -> None:
     for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
         source, path = line.split()[:2]
         if source == "standin":
@@ -45,7 +45,7 @@ def remove_what_was_shown() -> None:
 
 
 def booted_kernel() -> str:
-    """The one that was chosen for one start, or pinned for all, and otherwise the newest."""
+    """Return the kernel selected for one boot or pinned, or the newest."""
     for chosen in (ONCE, PINNED):
         if chosen.exists():
             found = re.search(r"gnulinux-(\d.*)-advanced-", chosen.read_text())
@@ -62,8 +62,8 @@ def newest_kernel() -> str:
 
 
 def module_version(kernel: str) -> tuple[str, bool]:
-    """Return the version of the module that is installed for this kernel, and whether it is one of the open ones."""
-    # An update goes before what came with the kernel, as depmod has it.
+    """Return the version of the module installed for this kernel, and whether it is an open module."""
+    # depmod prefers updates to modules of the kernel package.
     places = [f"/lib/modules/{kernel}/updates/dkms/nvidia.ko", f"/lib/modules/{kernel}/kernel/nvidia/nvidia.ko"]
     for place in places:
         if Path(place).exists():
@@ -77,7 +77,7 @@ def module_version(kernel: str) -> tuple[str, bool]:
 
 
 def nouveau_kept_out(kernel: str) -> bool:
-    """Whether the kernel is told by its initramfs to leave nouveau alone: that is where it would be loaded from."""
+    """Return whether the initramfs of the kernel blacklists nouveau, which would be loaded from there."""
     try:
         with tarfile.open(f"/boot/initrd.img-{kernel}") as image:
             files = [image.extractfile(member) for member in image.getmembers() if member.isfile()]
@@ -106,7 +106,7 @@ def show_bus(devices: list[dict[str, str]], driver: str) -> None:
 
 
 def show_config(devices: list[dict[str, str]]) -> None:
-    """Show the head of each device's configuration space: one that fell off the bus is read as ones."""
+    """Show the start of each device's configuration space. A lost device reads as ones."""
     lost = json.loads(SCENARIO.read_text()).get("lost", []) if SCENARIO.exists() else []
     gpus = [device["slot"] for device in devices if device["class"].startswith(GPU)]
     for device in devices:
@@ -116,11 +116,11 @@ def show_config(devices: list[dict[str, str]]) -> None:
 
 
 def show_modules(loaded: dict[str, str]) -> None:
-    """Show the kernel's modules, and these besides."""
+    """Show the kernel's modules and these additional ones."""
     listing = Path("/proc/modules")
     if listing.exists():
         ours = "".join(f"{name} 1 0 - Live 0x0000000000000000 (OE)\n" for name in loaded)
-        put_over(str(listing), ours + listing.read_text())
+        mount_over(str(listing), ours + listing.read_text())
     real = SHADOW / "module"
     real.mkdir()
     mount("--bind", "/sys/module", str(real))
@@ -138,7 +138,7 @@ def show_driver(devices: list[dict[str, str]], version: str, is_open: bool) -> N
     nvidia = Path("/proc/driver/nvidia")
     nvidia.mkdir()
     kind = "Open Kernel Module for x86_64" if is_open else "x86_64 Kernel Module"
-    (nvidia / "version").write_text(f"NVRM version: NVIDIA UNIX {kind}  {version}  Release Build  (stand-in)\n")
+    (nvidia / "version").write_text(f"NVRM version: NVIDIA UNIX {kind}  {version}  Release Build  (stub)\n")
     gpus = [device["slot"] for device in devices if device["class"].startswith(GPU)]
     switches = [device["slot"] for device in devices if device["class"].startswith(NVSWITCH)]
     for slot in gpus:
@@ -159,12 +159,12 @@ def main() -> None:
     if sys.argv[1:] == ["config"]:
         show_config(devices)
         return
-    remove_what_was_shown()
+    remove_mounts()
     SHADOW.mkdir(exist_ok=True)
     mount("-t", "tmpfs", "-o", "mode=0755", "standin", str(SHADOW))
     kernel = booted_kernel()
     if kernel:
-        put_over("/proc/sys/kernel/osrelease", kernel + "\n")
+        mount_over("/proc/sys/kernel/osrelease", kernel + "\n")
     version, is_open = module_version(kernel)
     gpus = [device for device in devices if device["class"].startswith(GPU)]
     loaded: dict[str, str] = {}
@@ -179,7 +179,7 @@ def main() -> None:
     if driver == "nvidia":
         show_driver(devices, version, is_open)
     (SHADOW / "booted").write_text(kernel)
-    print(f"stand-in: kernel {kernel or 'of this machine'}, {len(gpus)} GPUs, driver {driver} {version}".rstrip())
+    print(f"simulated GPUs: kernel {kernel or 'of this machine'}, {len(gpus)} GPUs, driver {driver} {version}".rstrip())
 
 
 if __name__ == "__main__":

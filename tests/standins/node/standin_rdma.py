@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Stand-in for RDMA adapters, of Muster's tests: what sysfs shows of them, and no adapter behind it.
+"""Simulated RDMA adapters for Muster's tests: their sysfs files without hardware.
 
-Reads /etc/standin-rdma.json: {device: {slot, layer, rate, state, driver, pkeys}}. It runs once; what it shows ends with
-the machine's boot.
+Reads /etc/standin-rdma.json: {device: {slot, layer, rate, state, driver, pkeys}}. Runs once; the files disappear at the
+next boot.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def mount(*arguments: str) -> None:
 
 
 def show_class() -> None:
-    """Put a folder over /sys/class that has all of it, and room for one more."""
+    """Mount a folder over /sys/class with its content and room for another class."""
     REAL.mkdir(parents=True)
-    # Whole, for its links lead out of it by ../../devices.
+    # All of /sys, because links in /sys/class point to ../../devices.
     mount("--rbind", "/sys", str(REAL))
     mount("-t", "tmpfs", "-o", "mode=0755", "standin-rdma", str(CLASS))
     for path in (REAL / "class").iterdir():

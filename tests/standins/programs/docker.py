@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Stand-in for docker, of Muster's tests: as dockerd it reads its file when it starts and when it is told to reload.
+"""Stub of docker for Muster's tests. As dockerd, it reads its configuration at start and on reload.
 
-What is in /run/standin/containers "runs". With /run/standin/deaf, it does not listen to a reload.
+Containers listed in /run/standin/containers count as running. With /run/standin/deaf, it ignores reloads.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def serve() -> None:
 
 
 def main() -> None:
-    sys.stderr.write("docker: a stand-in of Muster's tests\n")
+    sys.stderr.write("docker: a stub of Muster's tests\n")
     if Path(sys.argv[0]).name == "dockerd":
         serve()
     elif sys.argv[1] == "ps":

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Stand-in for a daemon of NVIDIA's driver, of Muster's tests: it starts, refuses and holds devices as that does."""
+"""Stub of a daemon of NVIDIA's driver for Muster's tests: same conditions for starting, same open devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOLDER = Path("/run", NAME)
 
 
 def complaint() -> str:
-    """Say why the real one would not start here."""
+    """Return the reason why the real daemon would not start, or ""."""
     if not LOADED.exists():
         return "failed to initialize: no NVIDIA devices, or the kernel driver is not loaded"
     loaded = LOADED.read_text().strip()
@@ -41,10 +41,10 @@ def main() -> None:
     why = complaint()
     if why:
         sys.exit(f"{NAME}: {why}")
-    sys.stdout.write(f"{NAME} {VERSION}: a stand-in of Muster's tests\n")
+    sys.stdout.write(f"{NAME} {VERSION}: a stub of Muster's tests\n")
     sys.stdout.flush()
     FOLDER.mkdir(exist_ok=True)
-    # The real one is off unless it is told so.
+    # Like the real daemon, off by default.
     (FOLDER / "standin-mode").write_text("on" if "--persistence-mode" in sys.argv else "off")
     pid = os.fork()
     if pid:

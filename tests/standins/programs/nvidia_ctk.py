@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Stand-in for nvidia-ctk, of Muster's tests: it writes the files that the real one writes."""
+"""Stub of nvidia-ctk for Muster's tests: writes the files of the real program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUNTIME = {"path": "nvidia-container-runtime", "args": []}
 CONTAINERD = Path("/etc/containerd/config.toml")
 IMPORTS = 'imports = ["/etc/containerd/conf.d/*.toml"]'
 DROP_IN = """\
-# Written by a stand-in of Muster's tests.
+# Written by a stub of Muster's tests.
 version = 2
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
 runtime_type = "io.containerd.runc.v2"
@@ -50,7 +50,7 @@ def generate(options: argparse.Namespace) -> None:
     names = [*map(str, range(len(slots))), "all"]
     lines = [
         "---",
-        "# Written by a stand-in of Muster's tests.",
+        "# Written by a stub of Muster's tests.",
         "cdiVersion: 0.5.0",
         "kind: nvidia.com/gpu",
         "devices:",
@@ -78,7 +78,7 @@ def main() -> None:
     cdi = subjects.add_parser("cdi").add_subparsers(required=True).add_parser("generate")
     cdi.add_argument("--output")
     cdi.set_defaults(do=generate)
-    sys.stderr.write("nvidia-ctk: a stand-in of Muster's tests\n")
+    sys.stderr.write("nvidia-ctk: a stub of Muster's tests\n")
     options = parser.parse_args()
     options.do(options)
 

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Stand-in for nvidia-smi, of Muster's tests: it answers as the real one does, from what the stand-in of a GPU shows.
+"""Stub of nvidia-smi for Muster's tests: prints the state of the simulated GPUs in the format of the real program.
 
-Its lines, its elements and its exit codes are those of nvidia-smi 580; it says on stderr what it is. A file on the node
-says what is wrong with the GPUs (put_scenario of gpu_node.py); without it they are those of a healthy board.
+Lines, elements and exit codes are those of nvidia-smi 580; stderr says that it is a stub. A file on the node sets
+faults of the GPUs (put_scenario of gpu_node.py). Without the file, all are healthy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SETTINGS = Path("/etc/standin-gpu.json")
 SCENARIO = Path("/etc/standin-gpu-scenario.json")
 GPU_XML = Path("/usr/share/muster-standins/nvidia_smi_gpu.xml")
 FABRIC_MANAGER = Path("/run/nv-fabricmanager/nv-fabricmanager.pid")
-# NVLink 4 of an H100: links of a GPU, and the speed of each.
+# NVLink 4 of an H100: links per GPU, and the speed of each link.
 LINKS = 18
 SPEED = "26.562 GB/s"
 COMPLETED = {
@@ -68,7 +68,7 @@ def gpus() -> list[dict[str, str]]:
     for index, slot in enumerate(slots):
         if index in lost:
             continue
-        # The real one writes eight digits for the domain.
+        # The real nvidia-smi prints eight digits for the domain.
         bus = f"0000{slot.name}".upper()
         found.append(
             {
@@ -108,7 +108,7 @@ def query(fields: list[str], form: list[str]) -> str:
 
 
 def fabric() -> dict[str, str]:
-    """What the fabric manager has made of the GPUs, where there are NVSwitches."""
+    """Return the fabric state of the GPUs, set by the fabric manager if there are NVSwitches."""
     nothing = dict.fromkeys(COMPLETED, "N/A")
     if not any((slot / "class").read_text().startswith("0x0680") for slot in BUS.iterdir()):
         return nothing
@@ -138,7 +138,7 @@ def xml() -> str:
         '<?xml version="1.0" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">\n<nvidia_smi_log>\n'
         f"\t<timestamp>{time.strftime('%a %b %e %H:%M:%S %Y')}</timestamp>\n"
         f"\t<driver_version>{LIBRARY}</driver_version>\n\t<cuda_version>13.0</cuda_version>\n"
-        # A GPU that was lost is counted, and not listed.
+        # A lost GPU is counted but not listed.
         f"\t<attached_gpus>{len(listed) + len(scenario().get('lost', []))}</attached_gpus>\n"
     )
     return head + "\n".join(entries) + "\n</nvidia_smi_log>\n"
@@ -175,9 +175,9 @@ def links(errors: bool) -> str:
 
 
 def main() -> int:
-    sys.stderr.write("nvidia-smi: a stand-in of Muster's tests, there is no GPU here\n")
+    sys.stderr.write("nvidia-smi: a stub of Muster's tests, there is no GPU\n")
     wrong = scenario()
-    # Whoever waits for the driver waits for ever.
+    # Hangs like a process that waits for the driver.
     while wrong.get("hangs"):
         time.sleep(3600)
     sys.stdout.write(wrong.get("says_first", ""))

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""A stand-in for ibv_rc_pingpong, ib_write_bw and ib_write_lat, under whichever of these names it is installed.
+"""Stub of ibv_rc_pingpong, ib_write_bw and ib_write_lat, selected by the name of the installed file.
 
-It takes their options, has both ends meet over TCP as they do, and prints a result in their form: nothing of it is
-RDMA. What shall go wrong with this node's adapters, for either end, is in /etc/standin-rdma.json, or the file that
-STANDIN_RDMA names; `log` is a file that is told who ran what:
+It takes their options, connects both ends over TCP, and prints results in their format, without RDMA.
+/etc/standin-rdma.json, or the file in STANDIN_RDMA, sets faults of this node's adapters for either end; `log` is a file
+that records the calls:
 
     {"mlx5_1": {"ibv_rc_pingpong": "Failed to modify QP to RTR"}, "mlx5_2": {"gbps": 41.2, "usec": 30.0}, "log": "/x"}
 """

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Stand-in: ssh to a node of a launch, and the program on it. Each verb is answered at once; a look waits for news, which
-# is the file end-of-launch in $MUSTER_STANDIN, and counts itself in the file looks there.
+# Stub of ssh to a node of a launch and of the program on the node. Every verb is answered immediately, except look: it
+# waits for the file end-of-launch in $MUSTER_STANDIN, and is counted in the file looks there.
 for command; do :; done
 cat >/dev/null
 unit='{"LoadState": "loaded", "ActiveState": "active", "Result": "success"}'

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Stand-in: torchrun without PyTorch, for tests of what goes on around the ranks.
+"""Stub of torchrun without PyTorch, for tests that do not need real ranks.
 
-It takes the options that a launch gives it, meets the other nodes on MASTER_PORT as the store does, starts the ranks
-with the environment and the log files that torchrun gives them, and ends them all when the first one fails, of which it
-says what torchrun says.
+It takes the options of a launch, connects the nodes on MASTER_PORT like the store, starts the ranks with torchrun's
+environment and log files, ends all ranks when one fails, and prints the failure like torchrun.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ def main() -> None:
 
 
 def meet(request: argparse.Namespace, deadline: float) -> socket.socket:
-    """The head node listens until it ends, as the store does; the others connect, and stay connected."""
+    """The head node listens until the end, like the store. Other nodes connect and stay connected."""
     if request.node_rank == 0:
         store = socket.create_server(("", request.master_port), backlog=1024)
         store.settimeout(max(0.1, deadline - time.monotonic()))
-        # Kept open by the table of the process: dropped ones would say that the head node is gone.
+        # The process keeps the connections open, because a closed one would mean that the head node is gone.
         request.members = [store.accept() for _ in range(request.nnodes - 1)]
         return store
     while True:
@@ -84,7 +83,7 @@ def start_rank(request: argparse.Namespace, folder: Path, local: int) -> subproc
 
 
 def first_failure(ranks: list[subprocess.Popen[bytes]]) -> int:
-    """The code of the first rank that fails, or 0 when all have ended well."""
+    """Return the exit code of the first rank that fails, or 0 after all have succeeded."""
     while True:
         codes = [rank.poll() for rank in ranks]
         failed = [local for local, code in enumerate(codes) if code]

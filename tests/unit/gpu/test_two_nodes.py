@@ -89,8 +89,8 @@ def test_each_experiment_is_declared_once() -> None:
 def test_without_a_gpu_some_are_left_out_with_the_reason() -> None:
     chosen, left_out = choose(["hog", "killed"], 0)
     assert [one.name for one in chosen] == ["killed"]
-    assert left_out == {"hog": "needs a GPU: it takes a GPU's memory"}
-    with pytest.raises(ValueError, match="no such experiment: hug; --list names them"):
+    assert left_out == {"hog": "needs a GPU: fills the GPU memory"}
+    with pytest.raises(ValueError, match="no such experiment: hug; --list prints the names"):
         choose(["hug", "killed"], 0)
 
 

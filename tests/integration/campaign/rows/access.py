@@ -1,14 +1,14 @@
-"""A node, or the way to it, is gone."""
+"""A node or the access to it is gone."""
 
 from __future__ import annotations
 
-from damage import cut_off, go_on, is_cut, pause, reconnect, silent, switch_off, switch_on
+from damage import cut_off, go_on, packets_are_dropped, pause, reconnect, silent, switch_off, switch_on
 from row import Row
 
 ROWS = (
     Row(
         "access-paused",
-        "a node freezes as a whole",
+        "a node is frozen",
         "access",
         right=("access.hangs @ node2",),
         twin="stopped answering",
@@ -28,12 +28,12 @@ ROWS = (
     ),
     Row(
         "access-ssh",
-        "ssh to a node is cut off; its ranks go on",
+        "SSH to a node is blocked; its ranks keep running",
         "access",
         right=("access.ssh_down @ node2",),
         twin="stopped answering",
         strike=cut_off("node2", "tcp dport 22"),
-        proof=is_cut("node2"),
+        proof=packets_are_dropped("node2"),
         undo=reconnect("node2"),
     ),
 )

@@ -1,18 +1,18 @@
-"""The head node cannot be reached, or a node is absent: most print the same line, on all nodes but the culprit."""
+"""The head node is unreachable or a node is absent. Most faults print the same line on all nodes but the culprit."""
 
 from __future__ import annotations
 
-from damage import asleep, dropped, led_astray_to, prohibited, rejected, reply_lost
+from damage import dropped, prohibited, rejected, reply_lost, sleeping_payload, wrong_route_to
 from row import Row
 
 TWIN = "The client socket has timed out"
-# Without the calls before the start, which name most of these before a rank begins.
+# Without the probe before the start, which would report most of these faults.
 BLIND_START = {"launch_probe": False, "launch_rendezvous_timeout": 25}
 
 ROWS = (
     Row(
         "head-filtered",
-        "the head node drops what comes to the master port from one node",
+        "the head node drops packets of one node to the master port",
         "head",
         right=("head.filtered @ node1 - node2", "head.filtered @ node1"),
         twin=TWIN,
@@ -23,7 +23,7 @@ ROWS = (
     ),
     Row(
         "head-filtered-everybody",
-        "the head node drops what comes to the master port",
+        "the head node drops packets to the master port",
         "head",
         right=("head.filtered @ node1",),
         twin=TWIN,
@@ -33,7 +33,7 @@ ROWS = (
     ),
     Row(
         "head-rejected",
-        "the head node refuses what comes to the master port (tcp reset)",
+        "the head node rejects packets to the master port (TCP reset)",
         "head",
         right=("head.rejected @ node1",),
         twin="Connection refused",
@@ -43,7 +43,7 @@ ROWS = (
     ),
     Row(
         "head-prohibited",
-        "the head node answers that it is prohibited (icmp)",
+        "the head node rejects packets to the master port (ICMP admin-prohibited)",
         "head",
         right=("head.forbidden @ node1",),
         twin=TWIN,
@@ -53,7 +53,7 @@ ROWS = (
     ),
     Row(
         "head-reply-lost",
-        "what the head node answers to one node is lost",
+        "replies of the head node to one node are lost",
         "head",
         right=("head.reply_lost @ node1 - node2", "head.filtered @ node1 - node2"),
         twin=TWIN,
@@ -63,13 +63,13 @@ ROWS = (
     ),
     Row(
         "head-route",
-        "one node has a route to the head node by another interface",
+        "one node's route to the head node uses another interface",
         "head",
         right=("head.other_route @ node1 - node2", "head.other_route @ node2"),
         twin=TWIN,
         arguments=("--timeout=25",),
         variables=BLIND_START,
-        before=led_astray_to("node2", "node1"),
+        before=wrong_route_to("node2", "node1"),
     ),
     Row(
         "head-not-listening",
@@ -79,21 +79,21 @@ ROWS = (
         twin=TWIN,
         arguments=("--fault=sleep", "--rank=0", "--before", "--timeout=25"),
         variables=BLIND_START,
-        before=asleep,
+        before=sleeping_payload,
     ),
     Row(
         "absent-late",
-        "the script on one node is busy before it meets the others",
+        "the script on one node is busy before the rendezvous",
         "absent",
         right=("absent.busy @ node3",),
         twin="k/n clients joined",
         arguments=("--fault=sleep", "--rank=2", "--before", "--timeout=25"),
         variables=BLIND_START,
-        before=asleep,
+        before=sleeping_payload,
     ),
     Row(
         "absent-filtered",
-        "the head node drops what one of two others sends",
+        "the head node drops packets of one of two other nodes",
         "head",
         right=("head.filtered @ node1 - node3",),
         twin="k/n clients joined",

@@ -1,17 +1,17 @@
-"""Ports, packets and interfaces between the nodes, while the ranks connect or once they are in step."""
+"""Ports, packets and interfaces between nodes, during the rendezvous or once the ranks are in step."""
 
 from __future__ import annotations
 
-from damage import black_hole_at, cut_off, ephemeral_dropped, is_cut, reconnect, slow_at
+from damage import black_hole_at, cut_off, ephemeral_dropped, packets_are_dropped, reconnect, slow_at
 from row import Row
 from rows.head import BLIND_START
 
 ROWS = (
     Row(
         "network-ephemeral",
-        "a node drops what comes to the ports that Gloo listens on",
+        "a node drops packets to the ports of Gloo",
         "network",
-        right=("network.ports_filtered @ node2 - node3",),  # what comes back to the calls of node3 is dropped as well
+        right=("network.ports_filtered @ node2 - node3",),  # packets back to node3's connections are dropped, too
         twin="connectFullMesh",
         arguments=("--timeout=20",),
         variables=BLIND_START,
@@ -28,7 +28,7 @@ ROWS = (
     ),
     Row(
         "network-interface-unknown",
-        "GLOO_SOCKET_IFNAME names no interface",
+        "GLOO_SOCKET_IFNAME names a missing interface",
         "address",
         right=("address.interface_missing @ no node",),
         arguments=("--timeout=20",),
@@ -37,7 +37,7 @@ ROWS = (
     ),
     Row(
         "network-black-hole",
-        "large packets to one node vanish",
+        "large packets to one node are lost",
         "network",
         right=("network.large_packets @ node2",),
         twin="Timed out waiting for recv",
@@ -47,7 +47,7 @@ ROWS = (
     ),
     Row(
         "network-slow",
-        "one node's link takes 200 kbit/s, and a collective times out",
+        "one node's link is limited to 200 kbit/s, and a collective times out",
         "network",
         right=("network.slow @ node2",),
         twin="Timed out waiting for recv",
@@ -56,13 +56,13 @@ ROWS = (
     ),
     Row(
         "network-cut",
-        "two nodes cannot talk any more once the launch runs",
+        "two nodes lose their connection during the launch",
         "network",
         right=("network.ports_filtered @ node2 - node3",),
         twin="Timed out waiting for recv",
         arguments=("--timeout=15",),
         strike=cut_off("node3", "ip saddr {node2}"),
-        proof=is_cut("node3"),
+        proof=packets_are_dropped("node3"),
         undo=reconnect("node3"),
     ),
 )

@@ -1,4 +1,4 @@
-"""The same faults in somebody's own launch, where root looks at nothing."""
+"""The same faults in user launches, without checks by root."""
 
 from __future__ import annotations
 

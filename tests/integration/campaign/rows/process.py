@@ -1,4 +1,4 @@
-"""A process ends, is ended, stopped or frozen."""
+"""A process exits, or is killed, stopped or frozen."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ ROWS = (
     ),
     Row(
         "process-raise-before",
-        "a rank raises before it has met the others",
+        "a rank raises an exception before the rendezvous",
         "process",
         right=("process.exception @ node3",),
         arguments=("--fault=key", "--rank=2", "--before", "--timeout=30"),
     ),
     Row(
         "process-exit",
-        "a rank ends itself with code 3",
+        "a rank exits with code 3",
         "process",
         right=("process.exit @ node2",),
         arguments=("--fault=exit",),
@@ -58,7 +58,7 @@ ROWS = (
     ),
     Row(
         "process-exit-words",
-        "a rank ends itself with a sentence",
+        "a rank exits with a message",
         "process",
         right=("process.exit @ node3",),
         arguments=("--fault=exit-words", "--rank=2"),
@@ -66,7 +66,7 @@ ROWS = (
     ),
     Row(
         "process-segv",
-        "a rank reads memory that is not its own",
+        "a rank has a segmentation fault",
         "process",
         right=("process.crash @ node2",),
         arguments=("--fault=segv",),
@@ -82,7 +82,7 @@ ROWS = (
     ),
     Row(
         "process-killed",
-        "somebody sends a rank SIGKILL",
+        "a rank is killed with SIGKILL",
         "process",
         right=("process.killed @ node2",),
         twin="exitcode -9",
@@ -91,7 +91,7 @@ ROWS = (
     ),
     Row(
         "process-term",
-        "somebody sends a rank SIGTERM",
+        "a rank is terminated with SIGTERM",
         "process",
         right=("process.rank_terminated @ node2",),
         strike=lambda scene: hit(scene.pid(1), signal.SIGTERM),
@@ -99,7 +99,7 @@ ROWS = (
     ),
     Row(
         "process-worker-killed",
-        "a data loader's worker is killed",
+        "a data loader worker is killed",
         "process",
         right=("process.worker @ node2",),
         twin="exitcode -9",
@@ -108,7 +108,7 @@ ROWS = (
     ),
     Row(
         "process-stopped",
-        "somebody stops a rank (SIGSTOP), and the launch stalls",
+        "a rank is stopped with SIGSTOP, and the launch stalls",
         "process",
         right=("process.stopped @ node2",),
         twin="no line is written any more",
@@ -119,7 +119,7 @@ ROWS = (
     ),
     Row(
         "process-stopped-timeout",
-        "somebody stops a rank, and the others' collective times out",
+        "a rank is stopped with SIGSTOP, and the other ranks' collective times out",
         "process",
         right=("process.stopped @ node2",),
         twin="Timed out waiting for recv",
@@ -129,7 +129,7 @@ ROWS = (
     ),
     Row(
         "process-frozen",
-        "the launch's control group is frozen on a node, and the launch stalls",
+        "the launch's cgroup is frozen on a node, and the launch stalls",
         "process",
         right=("process.frozen @ node2",),
         twin="no line is written any more",
@@ -140,7 +140,7 @@ ROWS = (
     ),
     Row(
         "process-launcher",
-        "somebody kills the torchrun of a node",
+        "torchrun is killed on a node",
         "process",
         right=("process.launcher @ node2",),
         strike=lambda scene: hit(scene.agent("node2"), signal.SIGKILL),
@@ -148,7 +148,7 @@ ROWS = (
     ),
     Row(
         "process-unit",
-        "somebody stops the launch's unit on a node",
+        "the launch's unit is stopped on a node",
         "process",
         right=("process.unit @ node2",),
         strike=lambda scene: scene.systemctl(scene.machines["node2"], "stop", "--no-block", scene.unit()),
@@ -165,7 +165,7 @@ ROWS = (
     ),
     Row(
         "process-permission",
-        "a file of one node is closed to the launch's user",
+        "a file on one node is not readable for the launch user",
         "process",
         right=("process.missing.permission @ node2",),
         arguments=("--fault=open=/var/lib/muster-test-data/labels", "--rank=all"),
@@ -183,7 +183,7 @@ ROWS = (
     ),
     Row(
         "process-launcher-told",
-        "somebody tells the torchrun of a node to stop (SIGTERM)",
+        "torchrun is terminated with SIGTERM on a node",
         "process",
         right=("process.terminated @ node2",),
         strike=lambda scene: hit(scene.agent("node2"), signal.SIGTERM),
@@ -191,7 +191,7 @@ ROWS = (
     ),
     Row(
         "process-hangup",
-        "the torchrun of a node gets SIGHUP, as when the login that began it ends",
+        "torchrun gets SIGHUP on a node, as when the login that started it ends",
         "process",
         right=("process.hangup @ node2",),
         strike=lambda scene: hit(scene.agent("node2"), signal.SIGHUP),
@@ -199,7 +199,7 @@ ROWS = (
     ),
     Row(
         "process-time-limit",
-        "the launch runs into its time limit",
+        "the launch reaches its time limit",
         "process",
         right=("process.time_limit @ no node",),
         variables={"launch_time_limit": 15},

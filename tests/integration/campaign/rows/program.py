@@ -1,4 +1,4 @@
-"""What the ranks compute does not fit together."""
+"""The computations of the ranks do not match."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OTHER_CODE = "/var/lib/muster-test-code/train.py"
 ROWS = (
     Row(
         "program-sleep",
-        "a rank does something else, and the launch stalls",
+        "a rank is busy elsewhere, and the launch stalls",
         "program",
         right=("program.straggler @ node2",),
         twin="no line is written any more",
@@ -24,7 +24,7 @@ ROWS = (
     ),
     Row(
         "program-sleep-timeout",
-        "a rank does something else, and the others' collective times out",
+        "a rank is busy elsewhere, and the other ranks' collective times out",
         "program",
         right=("program.straggler @ node2",),
         twin="Timed out waiting for recv",
@@ -33,7 +33,7 @@ ROWS = (
     ),
     Row(
         "program-spin",
-        "a rank computes for ever, and the launch stalls",
+        "a rank computes forever, and the launch stalls",
         "program",
         right=("program.straggler @ node3",),
         twin="no line is written any more",
@@ -43,7 +43,7 @@ ROWS = (
     ),
     Row(
         "program-spin-timeout",
-        "a rank computes for long, and the others' collective times out",
+        "a rank computes for long, and the other ranks' collective times out",
         "program",
         right=("program.straggler @ node3",),
         twin="Timed out waiting for recv",
@@ -52,7 +52,7 @@ ROWS = (
     ),
     Row(
         "program-operation",
-        "a rank calls another operation than the others",
+        "a rank calls a different collective",
         "program",
         right=("program.other_operation @ node2", "program.other_operation @ no node"),
         twin="Timed out waiting for recv",
@@ -61,7 +61,7 @@ ROWS = (
     ),
     Row(
         "program-shape",
-        "a rank sums a tensor of another size",
+        "a rank reduces a tensor of a different size",
         "program",
         right=("program.other_sizes @ no node", "program.bytes @ no node"),
         arguments=("--fault=shape", "--timeout=15"),
@@ -70,7 +70,7 @@ ROWS = (
     ),
     Row(
         "program-type",
-        "a rank sums numbers of another type",
+        "a rank reduces a tensor of a different type",
         "program",
         right=("program.other_types @ no node", "program.bytes @ no node"),
         arguments=("--fault=type", "--timeout=15"),
@@ -78,14 +78,14 @@ ROWS = (
     ),
     Row(
         "program-no-group",
-        "the script sums before there is a process group",
+        "the script calls all_reduce before init_process_group",
         "program",
         right=("program.no_group @ no node",),
         arguments=("--fault=shape", "--rank=all", "--before"),
     ),
     Row(
         "drift-code",
-        "the script of one node has another line",
+        "the script differs on one node",
         "drift",
         right=("drift.code @ no node", "drift.code @ node3"),
         arguments=("--fault=shape", "--rank=all", "--timeout=15"),
@@ -96,7 +96,7 @@ ROWS = (
     ),
     Row(
         "program-left",
-        "a rank has fewer steps than the others, and leaves",
+        "a rank has fewer steps and exits early",
         "program",
         right=("program.uneven_steps @ node2",),
         twin="Connection closed by peer",
@@ -105,7 +105,7 @@ ROWS = (
     ),
     Row(
         "program-parameters",
-        "the model of a rank has other parameters",
+        "the model of a rank has different parameters",
         "program",
         right=("program.other_model @ node2", "program.other_model @ no node"),
         arguments=("--fault=parameters", "--rank=all", "--timeout=30"),
@@ -129,7 +129,7 @@ ROWS = (
     ),
     Row(
         "program-monitored",
-        "a rank does not come to a monitored barrier",
+        "a rank does not reach a monitored barrier",
         "program",
         right=("program.barrier @ node2", "program.straggler @ node2"),
         arguments=("--fault=sleep", "--others=monitored", "--timeout=60"),

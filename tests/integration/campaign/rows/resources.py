@@ -1,4 +1,4 @@
-"""Something runs out on a node."""
+"""A resource of a node is exhausted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DATA = "/var/lib/muster-test-disk"
 ROWS = (
     Row(
         "resources-disk",
-        "the disk that a rank writes to is full",
+        "a rank's output disk is full",
         "resources",
         right=("resources.disk @ node2",),
         twin="No space left on device",
@@ -21,7 +21,7 @@ ROWS = (
     ),
     Row(
         "resources-inodes",
-        "the disk that a rank writes to has no inodes left",
+        "a rank's output disk has no free inodes",
         "resources",
         right=("resources.inodes @ node2",),
         twin="No space left on device",
@@ -31,7 +31,7 @@ ROWS = (
     ),
     Row(
         "resources-read-only",
-        "the disk that a rank writes to is read-only",
+        "a rank's output disk is read-only",
         "resources",
         right=("resources.read_only @ node2",),
         arguments=(f"--fault=fill={DATA}",),
@@ -40,7 +40,7 @@ ROWS = (
     ),
     Row(
         "resources-shm",
-        "/dev/shm is too small for a data loader's workers",
+        "/dev/shm is too small for data loader workers",
         "resources",
         right=("resources.shared_memory @ node2",),
         twin="exitcode -9",
@@ -50,7 +50,7 @@ ROWS = (
     ),
     Row(
         "resources-files",
-        "a rank opens more files than it may",
+        "a rank exceeds its limit of open files",
         "resources",
         right=("resources.files @ node2",),
         arguments=("--fault=files=/dev/null",),
@@ -60,7 +60,7 @@ ROWS = (
     ),
     Row(
         "resources-tasks",
-        "a rank begins more threads than its node may have",
+        "a rank exceeds its node's limit of tasks",
         "resources",
         right=("resources.tasks @ node2",),
         arguments=("--fault=threads",),
@@ -83,7 +83,7 @@ ROWS = (
     ),
     Row(
         "resources-allocate",
-        "a rank asks for more memory than any machine has",
+        "a rank allocates more memory than any machine has",
         "resources",
         right=("process.exception @ node2", "resources.memory @ node2"),
         arguments=("--fault=allocate",),
@@ -91,7 +91,7 @@ ROWS = (
     ),
     Row(
         "resources-cpu",
-        "one node may use a hundredth of a processor for a while, and a collective times out",
+        "one node is limited to 1 % of a CPU for a while, and a collective times out",
         "resources",
         right=("resources.processor_time @ node2",),
         twin="Timed out waiting for recv",
