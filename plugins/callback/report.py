@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible import context
 from ansible.plugins.callback import CallbackBase

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible import constants, context
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback

@@ -1,7 +1,8 @@
-"""Where actions and callbacks find what they import: the one place that sets Python's search path.
+"""Set Python's search path for the imports of actions.
 
-Ansible imports plugins of variables with the inventory: every command that runs tasks does so first, in the process of
-which all workers are forks (seen with ansible-core 2.19.14 and 2.21.5, with ansible-playbook and ansible).
+Ansible imports vars plugins before it loads the action of a task, in the process that all workers are forked from (seen
+with ansible-core 2.19.14 and 2.21.5, with ansible-playbook and ansible). Callbacks may be loaded earlier, for example
+when the inventory is a list of hosts, and set the path themselves.
 """
 
 from __future__ import annotations
