@@ -97,7 +97,7 @@ class Trials:
             found += self.round(met)
         return found
 
-    def round(self, meetings: list[plan.Meeting]) -> list[outputs.RailTrial]:
+    def round(self, meetings: list[plan.RailMeeting]) -> list[outputs.RailTrial]:
         rails = {each.called: [plan.commands(theirs) for _, theirs in each.pairs] for each in meetings}
         messages = {name: {"ports": self.ports, "rails": own, "seconds": ROUND} for name, own in rails.items()}
         served = self.gather("serve", messages)
@@ -124,7 +124,7 @@ class Trials:
                 found.append(outputs.trial((each.caller, each.called), pair, answers, unserved))
         return found
 
-    def end(self, meetings: list[plan.Meeting], served: Mapping[str, Any], called: Mapping[str, Any]) -> None:
+    def end(self, meetings: list[plan.RailMeeting], served: Mapping[str, Any], called: Mapping[str, Any]) -> None:
         """End the listening ends that nobody has called, because a step before failed."""
         messages = {}
         for each in meetings:
@@ -139,7 +139,7 @@ class Trials:
                 messages[each.called] = {"ends": ends}
         self.gather("end", messages)
 
-    def calls(self, meeting: plan.Meeting, served: list[list[dict[str, Any]]]) -> list[list[list[str]]]:
+    def calls(self, meeting: plan.RailMeeting, served: list[list[dict[str, Any]]]) -> list[list[list[str]]]:
         """Return what the calling end runs: each step for which somebody listens, up to the first without."""
         address = self.addresses[meeting.called]
         every = []

@@ -103,7 +103,7 @@ class Machine:
 
     def podman(self, verb: str, *arguments: str) -> None:
         """Run a podman verb such as stop, start, pause or unpause on the container."""
-        subprocess.run(["podman", verb, *arguments, self.container], check=True, capture_output=True)
+        subprocess.run(["podman", verb, *arguments, self.container], check=True, stdout=subprocess.DEVNULL)
 
 
 def never() -> bool:

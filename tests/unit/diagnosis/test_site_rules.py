@@ -16,7 +16,7 @@ from muster.diagnosis import facts, site_rules
 from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import decide
 from muster.diagnosis.model import CausePlace
-from muster.diagnosis.site_reading import File, rules_of
+from muster.diagnosis.site_reading import RuleFile, rules_of
 from muster.verdict.commands import OnNode
 from sparse import case_of
 
@@ -32,7 +32,7 @@ LOST = {
             "code": 1,
             "gone_at": 150.0,
             "stderr": "Traceback (most recent call last):\n"
-            '  File "/srv/train.py", line 12, in <module>\n'
+            '  RuleFile "/srv/train.py", line 12, in <module>\n'
             "acme.storage.StorageError: lost storage3\n",
         }
     },
@@ -41,14 +41,14 @@ LOST = {
 
 @pytest.fixture(scope="module")
 def example() -> Rules:
-    rules, problems = rules_of([File(EXAMPLE.name, yaml.safe_load(EXAMPLE.read_text()))])
+    rules, problems = rules_of([RuleFile(EXAMPLE.name, yaml.safe_load(EXAMPLE.read_text()))])
     assert problems == []
     return rules
 
 
 @cases(__file__, "site_rules")
 def test_problems(case: dict[str, Any]) -> None:
-    rules, problems = rules_of([File("rules.yml", case["given"])])
+    rules, problems = rules_of([RuleFile("rules.yml", case["given"])])
     assert [str(one) for one in problems] == case["problems"]
     assert rules == site_rules.Rules()
 
@@ -58,11 +58,11 @@ def said(rules: Rules, seen: dict[str, Any]) -> tuple[str, list[tuple[str, str]]
     return after.word, [(one.cause.id, one.place.node) for one in after.causes]
 
 
-def command_of(rules: Rules, node: str) -> site_rules.Asked:
-    return site_rules.Asked(node, rules.commands[0])
+def command_of(rules: Rules, node: str) -> site_rules.SiteQuestion:
+    return site_rules.SiteQuestion(node, rules.commands[0])
 
 
-def asked_of(rules: Rules, seen: dict[str, Any]) -> list[site_rules.Asked]:
+def asked_of(rules: Rules, seen: dict[str, Any]) -> list[site_rules.SiteQuestion]:
     case = rules.of(case_of(seen).seen)
     return site_rules.asked(rules, case, site_rules.open_questions(rules, case))
 
@@ -125,8 +125,8 @@ def test_of_no_node_in_particular_all_are_asked(example: Rules) -> None:
 def test_ids_are_of_one_file_alone_and_lines_are_said() -> None:
     text = {"id": "site.gone", "pattern": "gone", "means": "it is gone", "example": "gone"}
     lines: dict[tuple[str | int, ...], int] = {("texts",): 1, ("texts", 1): 2, ("texts", 1, "id"): 3}
-    again = File("b.yml", {"texts": [text, {**text, "id": "site.more", "victm": True}]}, lines)
-    _, problems = rules_of([File("a.yml", {"texts": [text]}, lines), again])
+    again = RuleFile("b.yml", {"texts": [text, {**text, "id": "site.more", "victm": True}]}, lines)
+    _, problems = rules_of([RuleFile("a.yml", {"texts": [text]}, lines), again])
     unknown, twice = (str(one) for one in problems)
     assert unknown == (
         "b.yml line 1, texts 2 (site.more): victm is unknown (did you mean victim?). Correct it, or take it out."

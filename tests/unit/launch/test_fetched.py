@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from cases import cases
-from muster.launch.fetched import Fetched, File, choose, findings, listing_of, parts_of, problems_of, sentence, unsafe
+from muster.launch.fetched import (
+    Fetched,
+    FetchedFile,
+    choose,
+    findings,
+    listing_of,
+    parts_of,
+    problems_of,
+    sentence,
+    unsafe,
+)
 
 
 @cases(__file__, "fetched")
@@ -90,5 +100,5 @@ def test_listings_of_other_shapes() -> None:
     given = {
         "files": [{"path": "a", "size": 1, "changed": 2}, {"path": 7}, {"path": "b", "size": -1, "changed": 0}, [], "x"]
     }
-    assert listing_of(given).files == [File("a", 1, 2)]
+    assert listing_of(given).files == [FetchedFile("a", 1, 2)]
     assert listing_of({"files": 7, "left": [7], "why": ["x"]}).files == []

@@ -55,7 +55,7 @@ class Known(NamedTuple):
 
 
 @dataclass
-class Lines:
+class ForeignLines:
     """What the logs say, sorted by who said it. by_node: of launchers; "" for nobody known. places: nodes of ranks."""
 
     by_rank: dict[int, list[str]] = field(default_factory=dict)
@@ -165,8 +165,8 @@ def node_of_path(path: str, names: Mapping[str, str]) -> str:
     return names[found[-1]] if found else ""
 
 
-def sorted_out(texts: Mapping[str, str], names: Mapping[str, str], *, tasks_are_ranks: bool) -> Lines:
-    lines = Lines()
+def sorted_out(texts: Mapping[str, str], names: Mapping[str, str], *, tasks_are_ranks: bool) -> ForeignLines:
+    lines = ForeignLines()
     for path, text in texts.items():
         node, folder = node_of_path(path, names), OF_FOLDER.search(path)
         if folder:
@@ -238,11 +238,11 @@ def number(text: str) -> int:
     return int(last) if last.isdigit() and len(last) < 6 else 0
 
 
-def most_local(lines: Lines) -> int:
+def most_local(lines: ForeignLines) -> int:
     return max((local + 1 for _, local in lines.by_local), default=0)
 
 
-def world_size(texts: Iterable[str], told: Mapping[str, str], per_node: int, lines: Lines) -> int:
+def world_size(texts: Iterable[str], told: Mapping[str, str], per_node: int, lines: ForeignLines) -> int:
     said = [int(match["size"] or match["members"]) for text in texts for match in WORLD.finditer(text)]
     seen = max((rank + 1 for rank in (*lines.by_rank, *lines.ends)), default=0)
     seen = max(seen, len({node for node, _ in lines.by_local}) * per_node)
@@ -264,7 +264,12 @@ def meeting(texts: Iterable[str], told: Mapping[str, str]) -> tuple[str, int]:
 
 
 def participants(
-    lines: Lines, names: Mapping[str, str], known: Sequence[Known], per_node: int, world: int, told: Mapping[str, str]
+    lines: ForeignLines,
+    names: Mapping[str, str],
+    known: Sequence[Known],
+    per_node: int,
+    world: int,
+    told: Mapping[str, str],
 ) -> list[LaunchNode]:
     """Nodes by what the logs call them; where they name none, by their node ranks.
 
@@ -291,7 +296,7 @@ def participants(
     ]
 
 
-def rank_ends(lines: Lines, planned: Sequence[LaunchNode]) -> Iterator[RankEnd]:
+def rank_ends(lines: ForeignLines, planned: Sequence[LaunchNode]) -> Iterator[RankEnd]:
     for one in planned:
         for rank in one["ranks"]:
             local = rank - one["ranks"][0]
@@ -310,7 +315,7 @@ def rank_ends(lines: Lines, planned: Sequence[LaunchNode]) -> Iterator[RankEnd]:
             }
 
 
-def of_launchers(lines: Lines, planned: Sequence[LaunchNode]) -> dict[str, str]:
+def of_launchers(lines: ForeignLines, planned: Sequence[LaunchNode]) -> dict[str, str]:
     """By node, what its launcher wrote. With one node alone, what nobody is named for is its."""
     called = {of_node_rank(one["node_rank"]): one["node"] for one in planned}
     if len(planned) == 1:

@@ -32,7 +32,7 @@ OWN_SIZES = re.compile(r"gather|scatter|all_?to_?all|send|recv|barrier", re.IGNO
 
 
 @dataclass(frozen=True)
-class Progress:
+class RankProgress:
     """enqueued: the highest number. calls: the newest, by their numbers. within: whether it waits for others, by its
     stack, or has finished its last call; None where neither is known."""
 
@@ -45,21 +45,23 @@ class Progress:
 
 
 @once
-def progress(case: LaunchCase) -> list[Progress]:
+def progress(case: LaunchCase) -> list[RankProgress]:
     """Of each rank that is known of, by its number."""
-    found: dict[int, Progress] = {}
+    found: dict[int, RankProgress] = {}
     for end in case.seen["ranks"]:
         said = list(WATCHDOG.finditer(end["stderr"]))
         if said:
             enqueued, completed = int(said[-1]["enqueued"]), int(said[-1]["completed"])
-            found[end["rank"]] = Progress(end["rank"], end["node"], enqueued, enqueued > completed, "NCCL's watchdog")
+            found[end["rank"]] = RankProgress(
+                end["rank"], end["node"], enqueued, enqueued > completed, "NCCL's watchdog"
+            )
     groups = Counter(flight["group"] for flight in case.flights.values())
     group = max(groups, key=lambda one: groups[one], default="")  # numbers of different groups say nothing together
     for rank, flight in case.flights.items():
         if flight["group"] == group:
             calls = {one["sequence"]: one for one in flight["last"] if one["sequence"] and not of_two(one)}
             within = within_a_call(case.shots[rank][1]) if rank in case.shots else ended_within_a_call(case, rank)
-            found[rank] = Progress(
+            found[rank] = RankProgress(
                 rank, case.node_of(rank), flight["enqueued"], within, "torch's flight recorders", calls
             )
     return [found[rank] for rank in sorted(found)]
@@ -78,14 +80,14 @@ def within_a_call(shot: RankShot) -> bool | None:
     return False if last and last[0]["state"] == COMPLETED else None
 
 
-def behind(case: LaunchCase) -> dict[int, Progress]:
+def behind(case: LaunchCase) -> dict[int, RankProgress]:
     """The ranks that have begun fewer calls than another one, and are not within one."""
     known = progress(case)
     most = max((one.enqueued for one in known), default=0)
     return {one.rank: one for one in known if one.enqueued < most and one.within is False}
 
 
-def furthest(case: LaunchCase) -> Progress | None:
+def furthest(case: LaunchCase) -> RankProgress | None:
     return max(progress(case), key=lambda one: one.enqueued, default=None)
 
 

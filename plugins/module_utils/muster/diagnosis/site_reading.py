@@ -63,7 +63,7 @@ REFERRING = ("confirm", "support", "refute")
 KINDS = ("fact", "finding", "command")
 
 
-class File(NamedTuple):
+class RuleFile(NamedTuple):
     """name: as it is shown. holds: what its YAML says. lines: of it, from 1 on, as far as they are known."""
 
     name: str
@@ -82,7 +82,7 @@ class Spot(NamedTuple):
         return f"{self.part}{f' {self.number}' if self.number else ''}{f' ({self.id})' if self.id else ''}"
 
 
-def rules_of(files: Sequence[File]) -> tuple[Rules, list[Problem]]:
+def rules_of(files: Sequence[RuleFile]) -> tuple[Rules, list[Problem]]:
     """The rules of all files, and all that is wrong with them; with a problem there are no rules."""
     ids: dict[str, str] = {}
     readings = [Reading(file.name, file.lines, ids) for file in files]

@@ -53,7 +53,7 @@ class Command(NamedTuple):
     matches: str
 
 
-class Asked(NamedTuple):
+class SiteQuestion(NamedTuple):
     """A command for one node."""
 
     node: str
@@ -68,7 +68,7 @@ class Answers:
     ran: dict[str, list[str]] = field(default_factory=dict)
     unanswered: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    def take(self, one: Asked, code: int | None, output: str, why: str) -> None:
+    def take(self, one: SiteQuestion, code: int | None, output: str, why: str) -> None:
         """code: None where it did not end in time. why: it did not run."""
         ran, found = read_answer(one, code, output)
         if ran:
@@ -77,7 +77,7 @@ class Answers:
         else:
             self.leave(one, why or f"{one.command.argv[0]} did not run")
 
-    def leave(self, one: Asked, why: str) -> None:
+    def leave(self, one: SiteQuestion, why: str) -> None:
         said = printable(f"{one.node}: {why}")[:MOST_WHY]
         self.unanswered.setdefault(one.node, {})[one.command.question] = said
 
@@ -153,16 +153,19 @@ def open_questions(rules: Rules, case: LaunchCase) -> list[tuple[str, CausePlace
     return list(found)
 
 
-def asked(rules: Rules, case: LaunchCase, questions: Iterable[tuple[str, CausePlace]]) -> list[Asked]:
+def asked(rules: Rules, case: LaunchCase, questions: Iterable[tuple[str, CausePlace]]) -> list[SiteQuestion]:
     """The commands for these open questions. Who runs them asks first whether the site allows it."""
     commands = {command.question: command for command in rules.commands}
     found = (
-        Asked(node, commands[name]) for name, place in questions if name in commands for node in nodes_of(case, place)
+        SiteQuestion(node, commands[name])
+        for name, place in questions
+        if name in commands
+        for node in nodes_of(case, place)
     )
     return list(dict.fromkeys(found))
 
 
-def read_answer(one: Asked, code: int | None, output: str) -> tuple[str, FindingShape | None]:
+def read_answer(one: SiteQuestion, code: int | None, output: str) -> tuple[str, FindingShape | None]:
     """(what was looked for, "" where it was not; the finding of a yes). code: None where it did not end in time."""
     command = one.command
     if code is None or code in (126, 127):  # not to be executed, or not there

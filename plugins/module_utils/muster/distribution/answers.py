@@ -19,13 +19,13 @@ Digests = Annotated[list[Digest], Limit(most=MOST_PIECES, whole=True)]
 Sizes = Annotated[dict[FileName, Size], Limit(most=MOST_PIECES, whole=True)]
 
 
-class Failure(TypedDict):
+class TransferFailure(TypedDict):
     """error: why it did not do what it was asked for; "" where it did."""
 
     error: str
 
 
-class Room(Failure):
+class Room(TransferFailure):
     """room: bytes. port_free: whether it can listen on the launch's port."""
 
     room: Size
@@ -48,7 +48,7 @@ def stored(data: Any, known: set[str]) -> Stored:
 
 def failure(data: Any) -> str:
     """Return why it did not do what it was asked for, or nothing."""
-    found: Failure | None = read_one(Failure, data)
+    found: TransferFailure | None = read_one(TransferFailure, data)
     return found["error"] if found else SHAPELESS
 
 

@@ -36,7 +36,7 @@ MOST_SIZE = 2**62
 CHECKS = (FETCHED,)
 
 
-class File(NamedTuple):
+class FetchedFile(NamedTuple):
     """size: bytes. changed: nanoseconds, on the node's clock."""
 
     path: str
@@ -59,7 +59,7 @@ class Part(NamedTuple):
 class Listing:
     """Of one node. left: what cannot be taken, by path, with the reason. why: that the list is none, or not whole."""
 
-    files: list[File] = field(default_factory=list)
+    files: list[FetchedFile] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
     why: str = ""
 
@@ -98,14 +98,14 @@ def listing_of(data: Mapping[str, Any]) -> Listing:
     listing = Listing(why=str(data.get("why") or "")[:MOST_PATH])
     given = data.get("files")
     for one in given[:MOST_FILES] if isinstance(given, list) else []:
-        path, size, changed = (one.get(name) for name in File._fields) if isinstance(one, dict) else (None, 0, 0)
+        path, size, changed = (one.get(name) for name in FetchedFile._fields) if isinstance(one, dict) else (None, 0, 0)
         if not isinstance(path, str) or size is None or changed is None or not (_is_size(size) and _is_size(changed)):
             continue
         why = unsafe(path)
         if why:
             listing.left[ascii(path)[1:-1][:MOST_PATH]] = why
         else:
-            listing.files.append(File(path, size, changed))
+            listing.files.append(FetchedFile(path, size, changed))
     refused = data.get("left")
     for one in refused[:MOST_LEFT] if isinstance(refused, list) else []:
         if isinstance(one, dict):
@@ -155,10 +155,10 @@ def _is_size(value: Any) -> bool:
 # ---------------------------------------------------------------- what is taken
 
 
-def choose(listings: Mapping[str, Listing], most: int, into: Fetched) -> dict[str, list[File]]:
+def choose(listings: Mapping[str, Listing], most: int, into: Fetched) -> dict[str, list[FetchedFile]]:
     """The files that fit into `most` bytes together, in the order of the nodes and of their names: what does not fit is
     left, and what comes behind it may still."""
-    taken: dict[str, list[File]] = {}
+    taken: dict[str, list[FetchedFile]] = {}
     room = most
     for node, listing in listings.items():
         for path, why in listing.left.items():

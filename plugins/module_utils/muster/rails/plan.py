@@ -39,7 +39,7 @@ class Hca:
 
 
 @dataclass(frozen=True)
-class Meeting:
+class RailMeeting:
     """Two nodes, and which adapter of the one meets which of the other."""
 
     caller: str
@@ -98,10 +98,10 @@ def pairs(one: Sequence[Hca], other: Sequence[Hca]) -> tuple[tuple[Hca, Hca], ..
     return tuple(zip(one, other, strict=False))
 
 
-def meetings(nodes: Mapping[str, Sequence[Hca]]) -> list[list[Meeting]]:
+def meetings(nodes: Mapping[str, Sequence[Hca]]) -> list[list[RailMeeting]]:
     """Return the rounds: in each, no node meets two others, and so no adapter is used twice."""
     chosen = sample(rounds(list(nodes)), MOST_ROUNDS)
-    return [[Meeting(one, other, pairs(nodes[one], nodes[other])) for one, other in each] for each in chosen]
+    return [[RailMeeting(one, other, pairs(nodes[one], nodes[other])) for one, other in each] for each in chosen]
 
 
 def commands(hca: Hca) -> list[list[str]]:

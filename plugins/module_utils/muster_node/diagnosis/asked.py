@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     # Named for pack.py as well, which has to bring them.
-    from ..launch.running import Samples
+    from ..launch.running import SampleKeeper
     from . import hook, record, snapshot
     from . import sampling as samples
 
@@ -26,8 +26,8 @@ def load(name: str) -> Any:
     return import_module(f".{name}", __package__)
 
 
-def sampling(state: str, seconds: float) -> Samples:
-    found: Samples = load("sampling").Sampling(state, seconds)
+def sampling(state: str, seconds: float) -> SampleKeeper:
+    found: SampleKeeper = load("sampling").Sampling(state, seconds)
     return found
 
 
@@ -44,10 +44,10 @@ def start(spec: Json) -> Json:
 def stop(request: Json) -> Json:
     """See stopping.stop. What is gone with the unit is looked at before it is stopped, the rest behind its end."""
     wanted = request.get("record")
-    return stopping.stop(request, Evidence(wanted) if wanted else None)
+    return stopping.stop(request, AnswerEvidence(wanted) if wanted else None)
 
 
-class Evidence:
+class AnswerEvidence:
     def __init__(self, wanted: Json) -> None:
         self.wanted = wanted
         self.ended: Any = None

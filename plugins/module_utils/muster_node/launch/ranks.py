@@ -22,7 +22,7 @@ YOUNG = 3.0  # seconds since a process was first seen in which it is looked at e
 PAUSE = 2.0  # seconds between two looks at an older one
 
 
-class Other(NamedTuple):
+class OtherProcess(NamedTuple):
     """A process that is no rank. first, again: when it was first seen, and when it is to be looked at again. below:
     whether it is a rank's own, and so never becomes one."""
 
@@ -39,7 +39,7 @@ class Ranks:
         """agent: what the launch runs; everything that it begins is in the control group of this process."""
         self.agent = agent
         self.table: dict[int, Json] = {}
-        self.others: dict[int, Other] = {}
+        self.others: dict[int, OtherProcess] = {}
         self.group = control_group()
 
     def look(self) -> bool:
@@ -82,14 +82,14 @@ class Ranks:
         if seen is None:
             return False
         if known is None or known.started != seen.started:
-            known = Other(seen.started, now, now, below=False)
+            known = OtherProcess(seen.started, now, now, below=False)
         rank = None if known.below else rank_facts(pid)
         below = known.below or (rank is not None and self.is_below(pid, members, rank["local_rank"]))
         if rank is not None and not below:
             self.table[pid] = rank
             return True
         young = now - known.first < YOUNG and not below
-        self.others[pid] = Other(known.started, known.first, now if young else now + PAUSE, below=below)
+        self.others[pid] = OtherProcess(known.started, known.first, now if young else now + PAUSE, below=below)
         return False
 
     def is_below(self, pid: int, members: set[int], local_rank: int) -> bool:

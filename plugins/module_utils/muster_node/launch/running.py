@@ -40,11 +40,11 @@ HOW = {ASKED: "it was ended on request", LIMIT: "its time limit is over"}
 INNER_MODE = 0o755  # for whoever was let into the run directory above
 
 
-class Samples(Protocol):
+class SampleKeeper(Protocol):
     def keep(self, ranks: Iterable[Json]) -> None: ...
 
 
-def run(state: str, sampling: Callable[[str, float], Samples]) -> None:
+def run(state: str, sampling: Callable[[str, float], SampleKeeper]) -> None:
     """Run it until it ends, the lease is old, or the time is up. The unit's cgroup takes the rest with it.
 
     sampling: what notes how the ranks are, made of the state's folder and the seconds between two samples.

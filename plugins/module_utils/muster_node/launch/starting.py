@@ -38,7 +38,7 @@ HALF_GONE = ".pruned."  # how the name begins of a folder that is being removed
 # Logs of earlier launches: the newest are kept, up to a number and a size. What a job wrote is not touched.
 
 
-class KeptRun(NamedTuple):
+class StoredLaunch(NamedTuple):
     """The folder of an earlier launch. began: seconds on the node's clock. size: bytes on the disk."""
 
     launch_id: str
@@ -63,7 +63,7 @@ def prune(run_root: str, keep: int, keep_bytes: int) -> Json:
     return {"pruned": pruned, "bytes": size}
 
 
-def surplus(runs: list[KeptRun], keep: int, keep_bytes: int) -> list[KeptRun]:
+def surplus(runs: list[StoredLaunch], keep: int, keep_bytes: int) -> list[StoredLaunch]:
     """Return the runs behind the newest `keep`, and those that do not fit into `keep_bytes` (0: no such limit) with
     all newer ones, the oldest first. Its size alone takes the newest of all from nobody."""
     found, total = [], 0
@@ -74,7 +74,7 @@ def surplus(runs: list[KeptRun], keep: int, keep_bytes: int) -> list[KeptRun]:
     return found[::-1]
 
 
-def _runs(root: int, deadline: float) -> list[KeptRun]:
+def _runs(root: int, deadline: float) -> list[StoredLaunch]:
     """Return the launches that left no state behind, which one that runs always has."""
     found = []
     for name in os.listdir(root):
@@ -84,7 +84,7 @@ def _runs(root: int, deadline: float) -> list[KeptRun]:
             with files.folder(name, within=root, owner=os.geteuid()) as handle:
                 began = os.fstat(handle).st_mtime
                 if set(os.listdir(handle)) <= OF_A_RUN:
-                    found.append(KeptRun(name, began, trees.size(root, name, deadline)))
+                    found.append(StoredLaunch(name, began, trees.size(root, name, deadline)))
         except OSError:
             continue  # the training user's own, or no folder
     return found

@@ -95,7 +95,7 @@ def _is_left(pid: int, launch_id: str, uid: int, *, all_of_it: bool) -> bool:
     return not (unit == f"user@{uid}.service" and os.path.basename(process.executable(pid)) in MANAGERS)
 
 
-class Evidence(Protocol):
+class StopEvidence(Protocol):
     """before_stop: look at what will be gone with the unit. record: all of it, behind the end."""
 
     def before_stop(self) -> None: ...
@@ -107,7 +107,7 @@ STOP_SECONDS = 600  # systemd itself ends what takes longer to stop than launch_
 STACK_SECONDS = 1.5  # for the ranks to show their stacks
 
 
-def stop(request: Json, evidence: Evidence | None = None) -> Json:
+def stop(request: Json, evidence: StopEvidence | None = None) -> Json:
     """End the unit, and report for the last time what happened and what is left of it: nothing, or by name.
 
     request: as for look, with dump: first ask every rank, which `freeze` has stopped on all

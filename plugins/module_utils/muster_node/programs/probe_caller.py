@@ -86,7 +86,7 @@ def only_links(request: Json) -> Json:
 
     def look(peer: Json) -> None:
         with turns:
-            results[peer["node"]] = Link(request["token"], peer, request["packets"]).look()
+            results[peer["node"]] = CalledLink(request["token"], peer, request["packets"]).look()
 
     threads = [threading.Thread(target=look, args=(peer,)) for peer in request["peers"]]
     for thread in threads:
@@ -108,7 +108,7 @@ def resolve_all(names: list[str], found: Json) -> None:
         found[name] = {"addresses": addresses, "seconds": round(time.monotonic() - began, 3)}
 
 
-class Link:
+class CalledLink:
     """The way from this node to one other."""
 
     def __init__(self, token: str, peer: Json, packets: int) -> None:

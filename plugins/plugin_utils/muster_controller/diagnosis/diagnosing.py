@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from muster.diagnosis.case import LaunchCase
     from muster.diagnosis.evidence import CaseShape
-    from muster.diagnosis.site_rules import Asked
+    from muster.diagnosis.site_rules import SiteQuestion
     from muster.diagnosis.words import Diagnosis
     from muster.launch.outcome import LaunchRecord
     from muster.verdict.finding import Verdict
@@ -112,7 +112,7 @@ class Diagnosing:
         return self.site.rules.of(seen)
 
     def site_questions(
-        self, questions: Sequence[Asked], record: LaunchRecord, lost: Mapping[str, str]
+        self, questions: Sequence[SiteQuestion], record: LaunchRecord, lost: Mapping[str, str]
     ) -> SiteQuestions | None:
         """What the site asks by commands, under way over connections of their own, so that no other look waits for
         them; None where there is nothing, or nothing may be run."""

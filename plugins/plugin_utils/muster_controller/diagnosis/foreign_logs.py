@@ -1,4 +1,4 @@
-"""Logs that Muster did not make, read from a file, a folder or a pattern that the user names.
+"""ForeignLogs that Muster did not make, read from a file, a folder or a pattern that the user names.
 
 Whoever writes in a folder of logs may put a link, a FIFO or an endless file there. What is named may be a link itself;
 below it, no link is followed, and only regular files are read. The rest is left out, and reported by name.
@@ -26,19 +26,19 @@ MOST_BYTES = 64_000_000  # of all of them together
 LONGEST = 4_000_000  # of one of them, the last
 
 
-class Logs(NamedTuple):
+class ForeignLogs(NamedTuple):
     """texts: the ends of the logs, by their paths. left_out: sentences on files that were not read."""
 
     texts: dict[str, str]
     left_out: tuple[str, ...] = ()
 
 
-def read_logs(where: str) -> Logs:
+def read_logs(where: str) -> ForeignLogs:
     """Raises PlanError."""
     path = Path(where).expanduser()
     if path.is_file():
         try:
-            return Logs({str(path): _end(str(path), LONGEST, links=True)})
+            return ForeignLogs({str(path): _end(str(path), LONGEST, links=True)})
         except OSError as problem:
             raise PlanError([f"{where} cannot be read ({problem.strerror})."]) from None
     if path.is_dir():
@@ -51,7 +51,7 @@ def read_logs(where: str) -> Logs:
         found = sorted(str(one.relative_to(folder)) for one in matches if one.is_symlink() or not one.is_dir())
     if len(found) > MOST_FILES:
         raise PlanError([f"There are {len(found)} files at {where}; no more than {MOST_FILES} are read. Name fewer."])
-    logs = _read(folder, found) if found else Logs({})
+    logs = _read(folder, found) if found else ForeignLogs({})
     if not logs.texts:
         endings = ", ".join(ENDINGS)
         what = f"There is no log at {where}: name a file, a folder with files {endings}, or a pattern."
@@ -71,7 +71,7 @@ def _below(folder: Path) -> Iterator[str]:
         yield from (str((here / name).relative_to(folder)) for name in names if name.endswith(ENDINGS))
 
 
-def _read(folder: Path, found: list[str]) -> Logs:
+def _read(folder: Path, found: list[str]) -> ForeignLogs:
     each = min(LONGEST, MOST_BYTES // len(found))
     texts: dict[str, str] = {}
     left_out = []
@@ -83,7 +83,7 @@ def _read(folder: Path, found: list[str]) -> Logs:
                 left_out.append(printable(f"{folder / name} {problem.strerror}"))
             except OSError as problem:
                 left_out.append(printable(f"{folder / name} cannot be read ({problem.strerror})"))
-    return Logs(texts, tuple(left_out))
+    return ForeignLogs(texts, tuple(left_out))
 
 
 def _end(path: str, most: int, *, within: int | None = None, links: bool = False) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from muster.diagnosis.site_reading import File, rules_of
+from muster.diagnosis.site_reading import RuleFile, rules_of
 from muster.diagnosis.site_rules import Rules
 from muster.inventory.model import CONTROLLER_FILES, Problem
 from muster_controller.playbook.trusted import who_else_writes
@@ -47,7 +47,7 @@ def read_rules(names: Sequence[str], *, commands: bool, folder: Path | None = No
     """The rules of all files, and all that is wrong with them. commands: whether what they name is to be run, so that
     nobody but those who own the playbooks may have written them. folder: where relative names begin, where that is not
     the folder of ansible.cfg."""
-    found: list[File] = []
+    found: list[RuleFile] = []
     problems: list[Problem] = []
     for name in dict.fromkeys(names):
         path = (folder or project_root()) / Path(name).expanduser()
@@ -67,13 +67,13 @@ def read_rules(names: Sequence[str], *, commands: bool, folder: Path | None = No
     return (Rules(), problems) if problems else (rules, [])
 
 
-def read_file(path: Path, name: str) -> tuple[File, list[Problem]]:
+def read_file(path: Path, name: str) -> tuple[RuleFile, list[Problem]]:
     """It, and what YAML itself would pass over. Raises OSError, UnicodeDecodeError and YAMLError."""
     text = files.read(str(path), most=MOST, links=True).decode("utf-8")
     loader = yaml.SafeLoader(text)
     try:
         node = loader.get_single_node()
-        file = File(name, loader.construct_document(node) if node else None, dict(lines_of(node)))
+        file = RuleFile(name, loader.construct_document(node) if node else None, dict(lines_of(node)))
         return file, list(twice(name, node))
     finally:
         loader.dispose()

@@ -11,7 +11,7 @@ from muster_controller.nodes.program import NodeProgram
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from muster.diagnosis.site_rules import Asked
+    from muster.diagnosis.site_rules import SiteQuestion
     from muster_controller.nodes.messages import Messages
 
 PROGRAM = NodeProgram("site_questions")
@@ -26,10 +26,10 @@ class SiteQuestions:
         self.nodes = nodes
         self.user = user
         self.lost = lost
-        self.asked: dict[str, dict[str, Asked]] = {}
-        self.left_out: list[Asked] = []
+        self.asked: dict[str, dict[str, SiteQuestion]] = {}
+        self.left_out: list[SiteQuestion] = []
 
-    def ask(self, questions: Sequence[Asked]) -> None:
+    def ask(self, questions: Sequence[SiteQuestion]) -> None:
         for one in questions:
             known = self.asked.get(one.node, {})
             full = len(known) >= MOST_COMMANDS or (not known and len(self.asked) >= MOST_NODES)
@@ -60,7 +60,7 @@ class SiteQuestions:
         return found
 
 
-def take(found: Answers, one: Asked, said: Any, why: str) -> None:
+def take(found: Answers, one: SiteQuestion, said: Any, why: str) -> None:
     """Keep what a node says of one command, which may be anything. why: of a node that said nothing."""
     if not isinstance(said, dict):
         found.leave(one, why)

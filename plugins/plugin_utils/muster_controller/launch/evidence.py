@@ -34,7 +34,7 @@ SETTLE = 10.0  # seconds
 FAILED = "failed"  # in the place of all else: why a node could not make its part
 
 
-class Evidence:
+class LaunchEvidence:
     """start, snapshots, end: what was recorded, by node, read and covered. silent: why a node has no snapshot.
 
     key: hexadecimal, of the digests of the environment in this launch.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from muster.launch.fetched import File, Listing
+    from muster.launch.fetched import FetchedFile, Listing
     from muster.launch.planned import LaunchPlan, PlannedFetch
     from muster_controller.artifacts.keeping import Keeping
     from muster_controller.nodes.messages import Messages, NodeReply
@@ -37,7 +37,7 @@ GIVEN_UP = "fetching was interrupted"
 class Rest:
     """What is still to come from one node."""
 
-    def __init__(self, todo: list[File]) -> None:
+    def __init__(self, todo: list[FetchedFile]) -> None:
         self.todo = todo
         self.offset = 0  # of the first one
         self.heard = time.monotonic()

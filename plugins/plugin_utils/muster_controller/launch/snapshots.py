@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from muster.launch.watch import Decision
     from muster_controller.playbook.node_error import Way
 
-    from .evidence import Evidence
+    from .evidence import LaunchEvidence
 
 SECONDS = 3.0  # from the question until it is given up
 
 
 class Snapshots:
-    def __init__(self, connections: Mapping[str, Way], messages: LaunchMessages, evidence: Evidence) -> None:
+    def __init__(self, connections: Mapping[str, Way], messages: LaunchMessages, evidence: LaunchEvidence) -> None:
         """messages: by which the launch is looked at; whose it is, is known there."""
         self.connections = connections
         self.usual = messages

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from muster.launch.planned import LaunchPlan
     from muster_controller.nodes.messages import Messages
 
-    from .evidence import Evidence
+    from .evidence import LaunchEvidence
     from .node_reports import NodeReports
 
 STOP_BYTES = 512 * 1024  # of logs, with the last look
@@ -39,7 +39,7 @@ class Stopping:
         failure_timeout: float,
         asked_again: Callable[[], bool] = lambda: False,
         by_themselves: float = 0.0,
-        evidence: Evidence | None = None,
+        evidence: LaunchEvidence | None = None,
     ) -> None:
         """failure_timeout: seconds that the unit has between SIGTERM and SIGKILL. asked_again: whether somebody has
         interrupted once more. That is answered, and the stopping goes on. by_themselves: seconds that the ranks have

@@ -28,7 +28,7 @@ from muster_controller.nodes.program import NodeProgram
 from muster_controller.playbook.interruption import Interruption
 
 from .elsewhere import packed
-from .evidence import Evidence
+from .evidence import LaunchEvidence
 from .fetching import Fetching
 from .image import Imaging
 from .kept_evidence import START
@@ -83,7 +83,7 @@ class Supervisor:
         self.messages = LaunchMessages(connections, PROGRAM, reader(plan.ranks))
         self.messages.own = plan.is_own
         self.reports = NodeReports(plan, logs, say)
-        self.evidence = Evidence(plan, logs, self.reports.note)
+        self.evidence = LaunchEvidence(plan, logs, self.reports.note)
         self.snapshots = Snapshots(connections, self.messages, self.evidence)
         self.interruption = interruption or Interruption()
         self.on_running: Callable[[], None] = lambda: None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from answering_nodes import AnsweringNodes
 from launch_shapes import a_plan
 from muster.diagnosis.launched import Gathered
-from muster.diagnosis.site_reading import File, rules_of
+from muster.diagnosis.site_reading import RuleFile, rules_of
 from muster.launch import outcome
 from muster.launch.endings import Decided, Ending
 from muster.launch.failure import NodeReport
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 GIVEN = "hf_oNeTwoThreeFour5"
 PLAN = a_plan(2, entry={"interface": "eth0"})
-RAISED = f'Traceback (most recent call last):\n  File "train.py", line 3, in main\nValueError: no {GIVEN}\n'
+RAISED = f'Traceback (most recent call last):\n  RuleFile "train.py", line 3, in main\nValueError: no {GIVEN}\n'
 VICTIM = (
-    'Traceback (most recent call last):\n  File "train.py", line 9, in main\n    dist.all_reduce(value)\n'
+    'Traceback (most recent call last):\n  RuleFile "train.py", line 9, in main\n    dist.all_reduce(value)\n'
     "RuntimeError: [/gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.2]:3000\n"
 )
 EXITED = "failed (exitcode: 1) local_rank: 0 (pid: 7) of binary"
@@ -194,7 +194,7 @@ RULES = {
 
 
 def by_rules(folder: Path, said: list[str], *, commands: bool, monkeypatch: pytest.MonkeyPatch) -> Any:
-    rules, problems = rules_of([File("rules.yml", RULES)])
+    rules, problems = rules_of([RuleFile("rules.yml", RULES)])
     assert problems == []
     gone = {"answers": {"site.gone": {"code": 1, "output": f"no {GIVEN}", "why": ""}}}
     nodes = AnsweringNodes({("node2", "commands"): [gone]})

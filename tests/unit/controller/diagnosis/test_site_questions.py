@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from answering_nodes import AnsweringNodes
-from muster.diagnosis.site_rules import Answers, Asked, Command
+from muster.diagnosis.site_rules import Answers, Command, SiteQuestion
 from muster_controller.diagnosis.site_questions import MOST_COMMANDS, MOST_NODES, SiteQuestions
 
 MOUNTED = Command("site.absent", ("findmnt", "/storage"), 5.0, 1, "")
 NODES = [f"node{number}" for number in range(1, 65)]
 
 
-def answers(table: dict[tuple[str, str], list[Any]], *asked: Asked, lost: dict[str, str] | None = None) -> Answers:
+def answers(
+    table: dict[tuple[str, str], list[Any]], *asked: SiteQuestion, lost: dict[str, str] | None = None
+) -> Answers:
     messages = AnsweringNodes(table)
     questions = SiteQuestions(messages, NODES, "muster", lost or {})
     questions.ask(asked)
@@ -26,7 +28,7 @@ def answers(table: dict[tuple[str, str], list[Any]], *asked: Asked, lost: dict[s
 
 def test_an_answer_is_a_finding_and_was_looked_for() -> None:
     said = {"answers": {"site.absent": {"code": 1, "output": "\n\x1b[31mnot there\n", "why": ""}}}
-    found = answers({("node1", "commands"): [said]}, Asked("node1", MOUNTED))
+    found = answers({("node1", "commands"): [said]}, SiteQuestion("node1", MOUNTED))
     assert found.ran == {"node1": ["site.absent"]}
     assert [one["summary"] for one in found.findings] == ["findmnt ended with the code 1: not there"]
     assert found.unanswered == {}
@@ -48,15 +50,15 @@ def test_an_answer_is_a_finding_and_was_looked_for() -> None:
     ],
 )
 def test_what_is_no_answer_is_not_looked(said: Any, why: str) -> None:
-    found = answers({("node1", "commands"): [said]}, Asked("node1", MOUNTED))
+    found = answers({("node1", "commands"): [said]}, SiteQuestion("node1", MOUNTED))
     assert (found.findings, found.ran) == ([], {})
     assert found.unanswered == {"node1": {"site.absent": why}}
 
 
 def test_nodes_and_commands_have_limits_and_what_is_left_out_is_said() -> None:
     many = [MOUNTED._replace(question=f"site.q{number}") for number in range(MOST_COMMANDS + 1)]
-    asked = [Asked(node, MOUNTED) for node in NODES]
-    found = answers({}, *(Asked("node1", one) for one in many), *asked, lost={"node2": "it is down"})
+    asked = [SiteQuestion(node, MOUNTED) for node in NODES]
+    found = answers({}, *(SiteQuestion("node1", one) for one in many), *asked, lost={"node2": "it is down"})
     assert found.unanswered["node2"] == {"site.absent": "node2: it was not asked: it is down"}
     assert "no more than 16 nodes" in found.unanswered["node64"]["site.absent"]
     assert "no more than 16 nodes" in found.unanswered["node1"][many[-1].question]

@@ -16,7 +16,7 @@ from muster.verdict import reading
 from muster.verdict.redaction import Redaction
 from muster_controller.artifacts.keeping import Keeping
 from muster_controller.launch import snapshots as asking
-from muster_controller.launch.evidence import Evidence
+from muster_controller.launch.evidence import LaunchEvidence
 from muster_controller.launch.kept_evidence import END, SNAPSHOT, START, path_of
 from muster_controller.launch.logs import LogBook
 from muster_controller.launch.snapshots import Snapshots
@@ -74,27 +74,27 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-def make(tmp_path: Path, said: list[str]) -> Callable[..., Evidence]:
-    def one(launch_id: str = PLAN.launch_id) -> Evidence:
+def make(tmp_path: Path, said: list[str]) -> Callable[..., LaunchEvidence]:
+    def one(launch_id: str = PLAN.launch_id) -> LaunchEvidence:
         folder = tmp_path / "lab" / launch_id
         logs = LogBook(folder, PLAN, lambda *_: None, Redaction(["see-the-vault"]), Keeping(said.append))
-        return Evidence(replace(PLAN, launch_id=launch_id), logs, said.append)
+        return LaunchEvidence(replace(PLAN, launch_id=launch_id), logs, said.append)
 
     return one
 
 
-def book(evidence: Evidence) -> LogBook:
+def book(evidence: LaunchEvidence) -> LogBook:
     assert isinstance(evidence.logs, LogBook)
     return evidence.logs
 
 
-def kept(evidence: Evidence, moment: str, node: str) -> Any:
+def kept(evidence: LaunchEvidence, moment: str, node: str) -> Any:
     evidence.settle()
     book(evidence).keeping.finish()
     return json.loads(path_of(book(evidence).folder, moment, node).read_text())
 
 
-def test_what_was_recorded_is_kept_without_secrets(make: Callable[..., Evidence]) -> None:
+def test_what_was_recorded_is_kept_without_secrets(make: Callable[..., LaunchEvidence]) -> None:
     evidence = make()
     evidence.take(START, "node1", RECORD)
     program = kept(evidence, START, "node1")["program"]
@@ -103,7 +103,7 @@ def test_what_was_recorded_is_kept_without_secrets(make: Callable[..., Evidence]
     assert path_of(book(evidence).folder, START, "node1").stat().st_mode & 0o777 == 0o600
 
 
-def test_what_is_of_no_use_is_said(make: Callable[..., Evidence], said: list[str]) -> None:
+def test_what_is_of_no_use_is_said(make: Callable[..., LaunchEvidence], said: list[str]) -> None:
     evidence = make()
     evidence.take(START, "node1", None)
     evidence.take(END, "node1", {**RECORD, "routes": 7})
@@ -119,7 +119,9 @@ def test_what_is_of_no_use_is_said(make: Callable[..., Evidence], said: list[str
     ]
 
 
-def test_ranks_that_the_plan_does_not_have_there_are_left_out(make: Callable[..., Evidence], said: list[str]) -> None:
+def test_ranks_that_the_plan_does_not_have_there_are_left_out(
+    make: Callable[..., LaunchEvidence], said: list[str]
+) -> None:
     evidence = make()
     evidence.take(SNAPSHOT, "node2", snapshot(shot(2, 0), shot(2, 0), shot(3, 0), shot(0, 0), shot(3, 1)))
     evidence.settle()
@@ -128,7 +130,7 @@ def test_ranks_that_the_plan_does_not_have_there_are_left_out(make: Callable[...
 
 
 def test_a_key_is_that_of_one_launch_and_the_same_for_who_attaches(
-    make: Callable[..., Evidence], tmp_path: Path
+    make: Callable[..., LaunchEvidence], tmp_path: Path
 ) -> None:
     first, again, other = make(), make(), make("20260101-120000-abce")
     assert first.key == again.key != other.key
@@ -141,13 +143,13 @@ def test_a_key_is_that_of_one_launch_and_the_same_for_who_attaches(
 
 
 def test_without_a_place_for_its_secret_a_launch_has_a_key_of_its_own(
-    make: Callable[..., Evidence], tmp_path: Path
+    make: Callable[..., LaunchEvidence], tmp_path: Path
 ) -> None:
     (tmp_path / "lab/evidence.key").mkdir(parents=True)
     assert make().key != make().key
 
 
-def test_who_attaches_knows_what_was_recorded_before(make: Callable[..., Evidence]) -> None:
+def test_who_attaches_knows_what_was_recorded_before(make: Callable[..., LaunchEvidence]) -> None:
     evidence = make()
     evidence.take(START, "node1", RECORD)
     evidence.take(START, "node2", RECORD)
@@ -160,7 +162,7 @@ def test_who_attaches_knows_what_was_recorded_before(make: Callable[..., Evidenc
 
 
 def test_every_node_looks_up_the_head_and_those_behind_it_first(
-    make: Callable[..., Evidence], monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., LaunchEvidence], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("muster_controller.launch.evidence.MOST_PEERS", 2)
     evidence = make()
@@ -173,7 +175,7 @@ def test_every_node_looks_up_the_head_and_those_behind_it_first(
 # ---------------------------------------------------------------- snapshots
 
 
-def asked(evidence: Evidence, table: dict[tuple[str, str], list[Any]], decision: Decision) -> list[str]:
+def asked(evidence: LaunchEvidence, table: dict[tuple[str, str], list[Any]], decision: Decision) -> list[str]:
     """Whom a decision has asked; and what came is taken."""
     nodes = AnsweringNodes(table)
     snapshots = Snapshots({}, nodes, evidence)
@@ -197,7 +199,7 @@ def asked(evidence: Evidence, table: dict[tuple[str, str], list[Any]], decision:
         (Decision(Ending.DETACHED, "all ranks run"), []),
     ],
 )
-def test_whom_a_decision_asks(make: Callable[..., Evidence], decision: Decision, whom: list[str]) -> None:
+def test_whom_a_decision_asks(make: Callable[..., LaunchEvidence], decision: Decision, whom: list[str]) -> None:
     evidence = make()
     table: dict[tuple[str, str], list[Any]] = {(name, "snapshot"): [snapshot()] for name in NODES}
     assert asked(evidence, table, decision) == whom
@@ -205,7 +207,7 @@ def test_whom_a_decision_asks(make: Callable[..., Evidence], decision: Decision,
     assert evidence.silent == {}
 
 
-def test_who_does_not_answer_is_named(make: Callable[..., Evidence], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_does_not_answer_is_named(make: Callable[..., LaunchEvidence], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "SECONDS", 0.2)
     evidence = make()
     table: dict[tuple[str, str], list[Any]] = {

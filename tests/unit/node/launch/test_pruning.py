@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster_node.launch import starting, state
-from muster_node.launch.starting import KeptRun
+from muster_node.launch.starting import StoredLaunch
 from muster_node.tools import trees
 
 if TYPE_CHECKING:
@@ -115,5 +115,10 @@ def test_logs_that_take_for_ever_to_measure_keep_none_from_being_removed(
     ],
 )
 def test_surplus(keep: int, keep_bytes: int, gone: str) -> None:
-    runs = [KeptRun("c", 3.0, 20), KeptRun("a", 1.0, 5), KeptRun("d", 4.0, 10), KeptRun("b", 2.0, 5)]
+    runs = [
+        StoredLaunch("c", 3.0, 20),
+        StoredLaunch("a", 1.0, 5),
+        StoredLaunch("d", 4.0, 10),
+        StoredLaunch("b", 2.0, 5),
+    ]
     assert "".join(run.launch_id for run in starting.surplus(runs, keep, keep_bytes)) == gone

@@ -239,7 +239,7 @@ def test_another_probe_is_waited_for() -> None:
 
 
 def test_the_edge_is_found_between_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    link = caller.Link(KNOWN, {"address": "127.0.0.1", "node": "node2", "ports": []}, 0)
+    link = caller.CalledLink(KNOWN, {"address": "127.0.0.1", "node": "node2", "ports": []}, 0)
     monkeypatch.setattr(link, "rungs", lambda _port, sizes: [size + 52 <= 1412 for size in sizes])
     for pmtu in (1500, 9000):
         tried = link.ladder(0, pmtu - 52, pmtu)

@@ -10,16 +10,16 @@ import torch.distributed as dist
 
 from .context import NotTriedError
 from .meetings import rounds, usual_of
-from .rates import Level, Limits, curve, digits
+from .rates import Level, RateLimits, curve, digits
 
 if TYPE_CHECKING:
     from .context import Context
 
 LIMITS = {
-    ("cpu", "quick"): Limits(4 << 20, 0.06, 0.3),
-    ("cuda", "quick"): Limits(256 << 20, 0.06, 0.3),
-    ("cpu", "full"): Limits(64 << 20, 0.5, 5.0),
-    ("cuda", "full"): Limits(1 << 30, 0.5, 5.0),
+    ("cpu", "quick"): RateLimits(4 << 20, 0.06, 0.3),
+    ("cuda", "quick"): RateLimits(256 << 20, 0.06, 0.3),
+    ("cpu", "full"): RateLimits(64 << 20, 0.5, 5.0),
+    ("cuda", "full"): RateLimits(1 << 30, 0.5, 5.0),
 }
 LEVELS = ("all", "node", "across")
 QUICK = ("all_reduce",)

@@ -28,7 +28,7 @@ NAME = "checkpoint-{:06d}.pt"
 SIGN = "of-rank-0"
 
 
-class Job:
+class CheckpointJob:
     """A training with everything that its next step depends on."""
 
     def __init__(self, context: Context, seed: int) -> None:
@@ -124,7 +124,7 @@ def sees(folder: Path) -> bool:
 
 def interrupted(context: Context, folder: Path) -> dict[str, Any]:
     shared = sees(folder)
-    job = Job(context, context.options.seed)
+    job = CheckpointJob(context, context.options.seed)
     job.train(STEPS)
     size, problem = save(context, folder, job)
     if problem:
@@ -142,14 +142,14 @@ def interrupted(context: Context, folder: Path) -> dict[str, Any]:
     facts |= said
     if body is None:
         return facts
-    resumed = Job(context, context.options.seed + 1 + context.rank)
+    resumed = CheckpointJob(context, context.options.seed + 1 + context.rank)
     resumed.load(torch.load(io.BytesIO(body), map_location="cpu", weights_only=True))
     facts["resumed_at"] = resumed.step
     resumed.train(2 * STEPS - resumed.step)
     return facts | same(context, job, resumed)
 
 
-def save(context: Context, folder: Path, job: Job) -> tuple[int, str]:
+def save(context: Context, folder: Path, job: CheckpointJob) -> tuple[int, str]:
     """Return how many bytes a checkpoint has, and why it could not be written; nobody goes on before that is known."""
     state = job.state()
     told: list[Any] = [0, ""]
@@ -197,7 +197,7 @@ def load(context: Context, folder: Path, *, shared: bool) -> tuple[bytes | None,
     return own or sent[0], facts
 
 
-def same(context: Context, job: Job, resumed: Job) -> dict[str, Any]:
+def same(context: Context, job: CheckpointJob, resumed: CheckpointJob) -> dict[str, Any]:
     """The run that went on from the checkpoint, against the one that was not interrupted."""
     relative, absolute = model.TOLERANCE[torch.float32]
     worst = model.apart(resumed.wrapped.module.named_parameters(), job.wrapped.module.parameters(), relative, absolute)

@@ -36,7 +36,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Limits:
+class RateLimits:
     """largest: bytes. point: seconds of each size. slow: what takes so long is the last size that is tried."""
 
     largest: int
@@ -79,7 +79,7 @@ def prepared(collective: str, size: int, level: Level, device: torch.device) -> 
     return elements * 4, runs[collective]
 
 
-def curve(context: Context, level: Level, collective: str, limits: Limits) -> dict[str, Any]:
+def curve(context: Context, level: Level, collective: str, limits: RateLimits) -> dict[str, Any]:
     """{collective, level, node, ranks, points: [{bytes, seconds, algbw, busbw}]}, GB/s of 1e9 bytes."""
     points: list[dict[str, Any]] = []
     for size in sizes(limits.largest):
