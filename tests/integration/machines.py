@@ -11,6 +11,7 @@ import ansible_runner
 import yaml
 
 from paths import ENVIRONMENT, INVENTORY, NAME, ROOT, SANDBOX, SANDBOXES
+from waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,8 +103,14 @@ class Machine:
         subprocess.run(["podman", "cp", str(source), f"{self.container}:{path}"], check=True, capture_output=True)
 
     def podman(self, verb: str, *arguments: str) -> None:
-        """Run a podman verb such as stop, start, pause or unpause on the container."""
-        subprocess.run(["podman", verb, *arguments, self.container], check=True, stdout=subprocess.DEVNULL)
+        """Run a podman verb such as stop, start, pause or unpause on the container.
+
+        Freezing a busy container can fail (cgroup v1), and then leaves it running: pause is tried again.
+        """
+        argv = ["podman", verb, *arguments, self.container]
+        done = subprocess.run(argv, check=verb != "pause", stdout=subprocess.DEVNULL)
+        if done.returncode:
+            until(lambda: subprocess.run(argv, check=False).returncode == 0, what=f"{self.name} is paused")
 
 
 def never() -> bool:
