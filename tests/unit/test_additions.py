@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -83,8 +84,9 @@ def add(tree: Path, edits: Edits) -> None:
 
 
 def printed(tree: Path, *words: str | Path) -> str:
-    """Return what a command prints in the copy, whether it fails or not."""
-    return subprocess.run(words, cwd=tree, capture_output=True, text=True, check=False).stdout
+    """Return what a command prints in the copy, whether it fails or not. The runner names the tree's configuration."""
+    env = {**os.environ, "ANSIBLE_CONFIG": str(tree / "ansible.cfg")}
+    return subprocess.run(words, cwd=tree, env=env, capture_output=True, text=True, check=False).stdout
 
 
 def test_an_option_reaches_every_rank_and_the_documentation(tree: Path) -> None:
