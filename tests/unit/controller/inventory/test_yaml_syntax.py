@@ -18,7 +18,7 @@ def errors(folder: Path, *, hosts: str, **variables: str) -> tuple[int, list[str
     (folder / "hosts.yml").write_text(hosts)
     for name, text in variables.items():
         (folder / "group_vars" / f"{name}.yml").write_text(text)
-    command = [BIN / "ansible-inventory", "-i", str(folder), "--graph", "gpu_nodes"]
+    command = [str(BIN / "ansible-inventory"), "-i", str(folder), "--graph", "gpu_nodes"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return done.returncode, done.stderr.splitlines()
 
