@@ -1,0 +1,1 @@
+"""The command `muster`: finds the cluster and replaces itself with ansible-playbook."""

@@ -1,0 +1,5 @@
+"""python -m muster_cli."""
+
+from .command import main
+
+main()

@@ -1,0 +1,51 @@
+"""Find the inventory of a cluster: by name, by path, or the only one."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from pathlib import Path
+
+APP = "muster"
+FILES = ("hosts.yml", "hosts.yaml", "hosts", "hosts.ini")
+SAMPLE = "lab"  # of a checkout: its addresses belong to nobody
+
+
+class UnknownClusterError(Exception):
+    """No cluster, or several, for what was asked. The text is a sentence with the fix."""
+
+
+def xdg(variable: str, default: str) -> Path:
+    """Return a folder of the XDG base directory specification, for this command."""
+    given = os.environ.get(variable, "")
+    return (Path(given) if given.startswith("/") else Path.home() / default) / APP
+
+
+def registered(project: Path) -> dict[str, Path]:
+    """Return the inventory folders by the name of their cluster: those of the user, and those in a checkout."""
+    folders = [xdg("XDG_CONFIG_HOME", ".config") / "clusters", project / "inventory"]
+    found: dict[str, Path] = {}
+    for folder in folders:
+        for one in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if any((one / name).exists() for name in FILES) and not (folder == folders[1] and one.name == SAMPLE):
+                found.setdefault(one.name, one)
+    return found
+
+
+def chosen(asked: str, found: dict[str, Path]) -> Path:
+    """Return the inventory to use. asked: a name or a path; "" for the only one. Raises UnknownClusterError."""
+    if asked:
+        if asked in found:
+            return found[asked]
+        if "/" in asked or asked.startswith("."):
+            if Path(asked).exists():
+                return Path(asked)
+            raise UnknownClusterError(f"{asked} does not exist. Give the path of an inventory, or the name of a cluster.")
+        near = difflib.get_close_matches(asked, found, 1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise UnknownClusterError(f"There is no cluster {asked}.{hint} Clusters: {', '.join(found) or 'none'}.")
+    if len(found) == 1:
+        return next(iter(found.values()))
+    if found:
+        raise UnknownClusterError(f"There are several clusters: {', '.join(found)}. Choose one with -c NAME.")
+    raise UnknownClusterError("There is no cluster yet. Create one with: muster init NAME --nodes gpu[01-04]")

@@ -1,0 +1,182 @@
+"""The command line: builds the commands from verbs, and starts ansible-playbook in place of this process."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from . import clusters
+from .verbs import Option, Project, Verb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+NO_INVENTORY = ("import",)
+TRUE = {"true": True, "false": False}
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+SIMPLE = re.compile(r"[^\s'\"\\{]+")
+
+
+class Duration(click.ParamType):
+    """Seconds, or a number with a unit, such as 90m or 24h."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        match = re.fullmatch(r"(\d+)([smhd]?)", str(value))
+        if not match:
+            self.fail(f"{value} is not a duration such as 90m or 24h", param, ctx)
+        return int(match[1]) * UNITS[match[2] or "s"]
+
+
+class Verbs(click.Group):
+    def __init__(self, project: Project) -> None:
+        super().__init__("muster", help="Bare Ubuntu machines in, a verified multi-node torchrun out.")
+        self.project = project
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.project.names(), "options"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "options":
+            return search(self.project)
+        try:
+            return command_of(self.project, self.project.verb(cmd_name))
+        except KeyError:
+            near = difflib.get_close_matches(cmd_name, self.list_commands(ctx), 1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise click.UsageError(f"There is no command {cmd_name}.{hint} See muster --help.") from None
+
+
+def command_of(project: Project, verb: Verb) -> click.Command:
+    def run(**given: Any) -> None:
+        start(project, verb, given)
+
+    params: list[click.Parameter] = [argument(one) for one in verb.arguments]
+    params += [parameter(one) for one in verb.options if one.variable not in bare(verb.arguments)]
+    params += [
+        click.Option(["-c", "--cluster"], default="", envvar="MUSTER_CLUSTER", help="Name or inventory of the cluster."),
+        click.Option(["-o", "--option"], multiple=True, metavar="NAME=VALUE", help="Any option of Muster."),
+        click.Option(["--ansible"], multiple=True, metavar="WORDS", help="Options for ansible-playbook."),
+        click.Option(["--show"], is_flag=True, help="Print the ansible-playbook command, and do not run it."),
+    ]
+    return click.Command(verb.name, params=params, callback=run, help=verb.text, short_help=verb.text)
+
+
+def bare(arguments: Iterable[str]) -> list[str]:
+    return [one.removesuffix("...") for one in arguments]
+
+
+def argument(name: str) -> click.Argument:
+    several = name.endswith("...")
+    label = name.removesuffix("...").rpartition("_")[2].upper()
+    return click.Argument([name.removesuffix("...")], required=False, nargs=-1 if several else 1, metavar=f"[{label}]")
+
+
+def parameter(option: Option) -> click.Option:
+    text = f"{option.text} Default: {option.default}" if option.default not in (None, "", [], {}) else option.text
+    words = [*option.flags, option.variable]
+    if option.type == "bool":
+        long = next(flag for flag in option.flags if flag.startswith("--"))
+        words = [*(f for f in option.flags if f != long), f"{long}/--no-{long[2:]}", option.variable]
+        return click.Option(words, default=None, help=text)
+    kinds: dict[str, Any] = {"int": int, "float": float}
+    kind = click.Choice(option.choices) if option.choices else kinds.get(option.type, str)
+    if "--time" in option.flags:
+        kind = Duration()
+    metavar = {"dict": "NAME=VALUE", "path": "PATH"}.get(option.type)
+    return click.Option(words, type=kind, multiple=option.is_list, default=None, metavar=metavar, help=text)
+
+
+def start(project: Project, verb: Verb, given: dict[str, Any]) -> None:
+    """Print the command of ansible-playbook, or replace this process with it."""
+    try:
+        words = words_of(project, verb, given)
+    except clusters.UnknownClusterError as problem:
+        raise click.UsageError(str(problem)) from None
+    if given["show"]:
+        click.echo(shlex.join(words))
+        return
+    replace_process(project, words)
+
+
+def words_of(project: Project, verb: Verb, given: Mapping[str, Any]) -> list[str]:
+    variables = variables_of(project, verb, given)
+    words = [str(Path(sys.executable).with_name("ansible-playbook")), str(project.root / verb.book)]
+    if Path(verb.book).stem not in NO_INVENTORY:
+        words += ["-i", str(clusters.chosen(given["cluster"], clusters.registered(project.root)))]
+    words += verb.words
+    if tags := given.get("tags"):
+        words += ["--tags", ",".join(tags)]
+    for name, value in variables.items():
+        words += ["-e", f"{name}={value}" if isinstance(value, str) and SIMPLE.fullmatch(value) else json.dumps({name: value})]
+    for one in given["option"]:
+        words += ["-e", one]
+    return [*words, *(word for more in given["ansible"] for word in shlex.split(more))]
+
+
+def variables_of(project: Project, verb: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was given, as variables. Lists come as tuples, mappings as NAME=VALUE."""
+    options = {one.variable: one for one in verb.options}
+    variables: dict[str, Any] = {}
+    for name in [*bare(verb.arguments), *options]:
+        value = given.get(name)
+        if value in (None, (), "") or name == "tags":
+            continue
+        kind = options[name].type if name in options else "str"
+        if kind == "dict":
+            value = pairs(name, value)
+        elif isinstance(value, tuple):
+            value = list(value)
+        elif name in project.short["paths"]:
+            value = str(Path(value).expanduser().absolute())
+        variables[name] = value
+    if verb.here and verb.here not in variables and variables.get("launch_script", "/")[:1] != "/":
+        variables[verb.here] = str(Path.cwd())
+    return variables
+
+
+def pairs(name: str, words: Iterable[str]) -> dict[str, str]:
+    found = dict(word.partition("=")[::2] for word in words)
+    if "" in found or not all("=" in word for word in words):
+        raise click.UsageError(f"{name} takes NAME=VALUE.")
+    return found
+
+
+def replace_process(project: Project, words: list[str]) -> NoReturn:
+    env = {**os.environ, "ANSIBLE_CONFIG": str(project.root / "ansible.cfg")}
+    os.execve(words[0], words, env)
+
+
+def search(project: Project) -> click.Command:
+    """The command `options`: names and texts that contain a word."""
+
+    def show(word: str) -> None:
+        found = [one for _, one in project.all_options() if word.lower() in f"{one.variable} {one.text}".lower()]
+        for one in found:
+            click.echo(f"{one.variable} ({one.type}, default: {one.default})\n    {one.text}")
+        if not found:
+            raise click.UsageError(f"No option has {word} in its name or text.")
+
+    text = "Search the options of all roles."
+    return click.Command("options", params=[click.Argument(["word"], default="")], callback=show, help=text)
+
+
+def main() -> None:
+    Verbs(Project(root()))(prog_name="muster")
+
+
+def root() -> Path:
+    """Return the project: beside this package in a checkout, within it in an installation."""
+    here = Path(__file__).resolve().parent
+    return next(one for one in (here / "project", here.parent) if (one / "ansible.cfg").exists())
+
+
