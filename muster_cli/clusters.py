@@ -40,7 +40,9 @@ def chosen(asked: str, found: dict[str, Path]) -> Path:
         if "/" in asked or asked.startswith("."):
             if Path(asked).exists():
                 return Path(asked)
-            raise UnknownClusterError(f"{asked} does not exist. Give the path of an inventory, or the name of a cluster.")
+            raise UnknownClusterError(
+                f"{asked} does not exist. Give the path of an inventory, or the name of a cluster."
+            )
         near = difflib.get_close_matches(asked, found, 1)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise UnknownClusterError(f"There is no cluster {asked}.{hint} Clusters: {', '.join(found) or 'none'}.")

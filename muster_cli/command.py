@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -17,15 +18,18 @@ from . import clusters
 from .verbs import Option, Project, Verb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 NO_INVENTORY = ("import",)
-TRUE = {"true": True, "false": False}
+INSTALLED = "project"  # name of the folder within the package
+# Options of ansible-playbook that each verb passes on.
+VALUES_OF_ANSIBLE = (["-t", "--tags"], ["--skip-tags"], ["-l", "--limit"], ["-f", "--forks"])
+FLAGS_OF_ANSIBLE = (["--check"], ["--diff"], ["-K", "--ask-become-pass"], ["-k", "--ask-pass"])
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 SIMPLE = re.compile(r"[^\s'\"\\{]+")
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType[int]):
     """Seconds, or a number with a unit, such as 90m or 24h."""
 
     name = "duration"
@@ -42,7 +46,7 @@ class Verbs(click.Group):
         super().__init__("muster", help="Bare Ubuntu machines in, a verified multi-node torchrun out.")
         self.project = project
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, _ctx: click.Context) -> list[str]:
         return [*self.project.names(), "options"]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -63,11 +67,22 @@ def command_of(project: Project, verb: Verb) -> click.Command:
     params: list[click.Parameter] = [argument(one) for one in verb.arguments]
     params += [parameter(one) for one in verb.options if one.variable not in bare(verb.arguments)]
     params += [
-        click.Option(["-c", "--cluster"], default="", envvar="MUSTER_CLUSTER", help="Name or inventory of the cluster."),
-        click.Option(["-o", "--option"], multiple=True, metavar="NAME=VALUE", help="Any option of Muster."),
-        click.Option(["--ansible"], multiple=True, metavar="WORDS", help="Options for ansible-playbook."),
+        click.Option(
+            ["-c", "--cluster"],
+            default="",
+            envvar="MUSTER_CLUSTER",
+            help="Name or inventory of the cluster.",
+            shell_complete=lambda *_: [*clusters.registered(project.root)],
+        ),
+        click.Option(["-o", "-e", "--option"], multiple=True, metavar="NAME=VALUE", help="Any option of Muster."),
+        *(click.Option(words, multiple=True, hidden=True) for words in VALUES_OF_ANSIBLE),
+        *(click.Option(words, is_flag=True, hidden=True) for words in FLAGS_OF_ANSIBLE),
+        click.Option(["-v", "--verbose"], count=True, hidden=True),
+        click.Option(["--ansible"], multiple=True, metavar="WORDS", help="More options for ansible-playbook."),
         click.Option(["--show"], is_flag=True, help="Print the ansible-playbook command, and do not run it."),
     ]
+    if verb.confirmed:
+        params.append(click.Option(["--yes"], is_flag=True, help="Do not ask. Requires -c."))
     return click.Command(verb.name, params=params, callback=run, help=verb.text, short_help=verb.text)
 
 
@@ -105,22 +120,42 @@ def start(project: Project, verb: Verb, given: dict[str, Any]) -> None:
     if given["show"]:
         click.echo(shlex.join(words))
         return
-    replace_process(project, words)
+    if verb.confirmed:
+        confirm(verb, words, given)
+    replace_process(project, words, given["cluster"])
 
 
 def words_of(project: Project, verb: Verb, given: Mapping[str, Any]) -> list[str]:
+    """Return the command of ansible-playbook. Raises UnknownClusterError."""
     variables = variables_of(project, verb, given)
     words = [str(Path(sys.executable).with_name("ansible-playbook")), str(project.root / verb.book)]
     if Path(verb.book).stem not in NO_INVENTORY:
         words += ["-i", str(clusters.chosen(given["cluster"], clusters.registered(project.root)))]
     words += verb.words
-    if tags := given.get("tags"):
-        words += ["--tags", ",".join(tags)]
+    if steps := given.get("steps"):
+        words += ["--tags", ",".join(steps)]
+    for name, *_ in (reversed(one) for one in VALUES_OF_ANSIBLE):
+        words += [word for value in given[name[2:].replace("-", "_")] for word in (name, value)]
+    words += [name for name, *_ in (reversed(one) for one in FLAGS_OF_ANSIBLE) if given[name[2:].replace("-", "_")]]
+    words += ["-" + "v" * given["verbose"]] if given["verbose"] else []
     for name, value in variables.items():
-        words += ["-e", f"{name}={value}" if isinstance(value, str) and SIMPLE.fullmatch(value) else json.dumps({name: value})]
-    for one in given["option"]:
-        words += ["-e", one]
+        plain = isinstance(value, str) and SIMPLE.fullmatch(value)
+        words += ["-e", f"{name}={value}" if plain else json.dumps({name: value})]
+    words += [word for one in given["option"] for word in ("-e", one)]
     return [*words, *(word for more in given["ansible"] for word in shlex.split(more))]
+
+
+def confirm(verb: Verb, words: Sequence[str], given: Mapping[str, Any]) -> None:
+    """Ask for the name of the cluster before nodes lose something."""
+    name = Path(words[words.index("-i") + 1]).name
+    if given["yes"]:
+        if not given["cluster"]:
+            raise click.UsageError("--yes requires -c NAME, so that the cluster is explicit.")
+        return
+    named = ", ".join(str(given[one]) for one in bare(verb.arguments) if given[one])
+    click.echo(f"muster {verb.name} changes cluster {name}{f', nodes {named}' if named else ''}.")
+    if click.prompt("Type the name of the cluster to continue", default="", show_default=False) != name:
+        raise click.UsageError("The name differs. Nothing was changed.")
 
 
 def variables_of(project: Project, verb: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,7 +164,7 @@ def variables_of(project: Project, verb: Verb, given: Mapping[str, Any]) -> dict
     variables: dict[str, Any] = {}
     for name in [*bare(verb.arguments), *options]:
         value = given.get(name)
-        if value in (None, (), "") or name == "tags":
+        if value in (None, (), "") or name == "steps":
             continue
         kind = options[name].type if name in options else "str"
         if kind == "dict":
@@ -151,9 +186,17 @@ def pairs(name: str, words: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def replace_process(project: Project, words: list[str]) -> NoReturn:
-    env = {**os.environ, "ANSIBLE_CONFIG": str(project.root / "ansible.cfg")}
+def replace_process(project: Project, words: list[str], cluster: str) -> NoReturn:
+    env = {**os.environ, "ANSIBLE_CONFIG": str(project.root / "ansible.cfg"), "MUSTER_DOOR": door(project, cluster)}
+    if project.root.name == INSTALLED:
+        env.setdefault("MUSTER_STATE", str(clusters.xdg("XDG_STATE_HOME", ".local/state")))
     os.execve(words[0], words, env)
+
+
+def door(project: Project, cluster: str) -> str:
+    """Return what printed commands begin with, as muster.verdict.commands.Door reads it."""
+    program = "muster" if shutil.which("muster") else shlex.quote(sys.argv[0])
+    return json.dumps({"program": program, "cluster": cluster, "verbs": project.verb_of_books()})
 
 
 def search(project: Project) -> click.Command:
@@ -177,6 +220,4 @@ def main() -> None:
 def root() -> Path:
     """Return the project: beside this package in a checkout, within it in an installation."""
     here = Path(__file__).resolve().parent
-    return next(one for one in (here / "project", here.parent) if (one / "ansible.cfg").exists())
-
-
+    return next(one for one in (here / INSTALLED, here.parent) if (one / "ansible.cfg").exists())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,8 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 SHORT = Path(__file__).with_name("verbs.yml")
+OWN = "playbooks/meta/options.yml"
 ROLES = ("ansible.builtin.include_role", "ansible.builtin.import_role", "include_role", "import_role")
 
 
@@ -45,6 +46,7 @@ class Verb:
     arguments: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     here: str = ""
+    confirmed: bool = False
     options: tuple[Option, ...] = ()
 
 
@@ -59,15 +61,28 @@ class Project:
         """Return the verbs, those of verbs.yml first."""
         books = sorted(path.stem for path in (self.root / "playbooks").glob("*.yml"))
         named = self.short["verbs"]
-        return [*named, *(one.replace("_", "-") for one in books if one not in self.short["hidden"] and one not in named)]
+        return [
+            *named,
+            *(one.replace("_", "-") for one in books if one not in self.short["hidden"] and one not in named),
+        ]
+
+    def book(self, name: str) -> str:
+        """Return the path of a verb's playbook in the project."""
+        stem = self.short["verbs"].get(name, {}).get("playbook", name.replace("-", "_"))
+        return "site.yml" if stem == "site" else f"playbooks/{stem}.yml"
+
+    def verb_of_books(self) -> dict[str, str]:
+        """Return the verb that runs each playbook without further options."""
+        named = self.short["verbs"]
+        plain = [name for name in self.names() if not named.get(name, {}).get("words")]
+        first = {self.book(name): name for name in reversed(plain)}
+        return {**first, **{self.book(name): name for name in plain if "playbook" not in named.get(name, {})}}
 
     def verb(self, name: str) -> Verb:
         """Raises KeyError for an unknown verb."""
         if name not in self.names():
             raise KeyError(name)
-        given = self.short["verbs"].get(name, {})
-        stem = given.get("playbook", name.replace("-", "_"))
-        book = "site.yml" if stem == "site" else f"playbooks/{stem}.yml"
+        given, book = self.short["verbs"].get(name, {}), self.book(name)
         return Verb(
             name,
             book,
@@ -75,30 +90,38 @@ class Project:
             tuple(given.get("arguments", ())),
             tuple(given.get("words", ())),
             given.get("here", ""),
-            tuple(self.options_of(book, stem)),
+            given.get("confirmed", False),
+            tuple(self.options_of(book)),
         )
 
-    def options_of(self, book: str, stem: str) -> Iterator[Option]:
-        for role in dict.fromkeys(roles_in(read(self.root / book))):
+    def options_of(self, book: str) -> Iterator[Option]:
+        """Yield the options of a playbook: its own, those of its role, and those of the cluster that verbs.yml adds."""
+        stem = Path(book).stem
+        yield from self.options_in(read(self.root / OWN).get(stem, {}), stem)
+        roles = list(dict.fromkeys(roles_in(read(self.root / book))))
+        for role in roles if len(roles) == 1 else [role for role in roles if role == stem]:
             yield from self.options_of_role(role)
         wanted = self.short["of_cluster"].get(stem, ())
         yield from (one for one in self.options_of_role("cluster") if one.variable in wanted)
 
     def options_of_role(self, role: str) -> Iterator[Option]:
         path = self.root / "roles" / role / "meta/argument_specs.yml"
-        specs = read(path)["argument_specs"] if path.exists() else {}
-        for spec in specs.values():
-            for variable, option in (spec.get("options") or {}).items():
-                flag = f"--{variable.removeprefix(role + '_').replace('_', '-')}"
-                texts = option["description"]
-                yield Option(
-                    variable,
-                    tuple(self.short["flags"].get(variable, (flag,))),
-                    option.get("type", "str"),
-                    texts if isinstance(texts, str) else " ".join(texts),
-                    option.get("default"),
-                    tuple(map(str, option.get("choices", ()))),
-                )
+        for spec in (read(path)["argument_specs"] if path.exists() else {}).values():
+            yield from self.options_in(spec.get("options") or {}, role)
+
+    def options_in(self, specs: Mapping[str, Any], owner: str) -> Iterator[Option]:
+        """Yield the options of argument specs. owner: the role or playbook, whose name their flags omit."""
+        for variable, option in specs.items():
+            flag = f"--{variable.removeprefix(owner + '_').replace('_', '-')}"
+            texts = option["description"]
+            yield Option(
+                variable,
+                tuple(self.short["flags"].get(variable, (flag,))),
+                option.get("type", "str"),
+                texts if isinstance(texts, str) else " ".join(texts),
+                option.get("default"),
+                tuple(map(str, option.get("choices", ()))),
+            )
 
     def all_options(self) -> Iterator[tuple[str, Option]]:
         """Yield every option of every role, with the role."""
@@ -109,13 +132,14 @@ class Project:
 
 def read(path: Path) -> Any:
     with path.open(encoding="utf-8") as stream:
-        return yaml.load(stream, Loader=LOADER)  # noqa: S506
+        return yaml.safe_load(stream)
 
 
 def first_sentence(book: str) -> str:
-    """Return the first sentence of the comment on top of a playbook."""
+    """Return the first sentence of the comment on top of a playbook, without commands."""
     comment = [line.lstrip("# ") for line in book.splitlines() if line.startswith("#")]
-    return " ".join(comment).partition(". ")[0].rstrip(".") + "."
+    prose = " ".join(line for line in comment if not line.startswith(".venv/"))
+    return f"{re.split(r'[.:] ', prose)[0].rstrip('.:')}."
 
 
 def roles_in(value: Any) -> Iterator[str]:
