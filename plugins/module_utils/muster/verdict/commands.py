@@ -15,7 +15,7 @@ import json
 import re
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -141,6 +141,22 @@ def whole(command: re.Match[str]) -> str:
     return f"{command[0]}{options[0] if options else ''}".rstrip(".,;:)")
 
 
+class Door(NamedTuple):
+    """The command that started ansible-playbook. cluster: its -c. verbs: by playbook."""
+
+    program: str
+    cluster: str
+    verbs: Mapping[str, str]
+
+    def opened(self, book: str) -> str:
+        """Return the command for a playbook; "" if no verb runs it."""
+        cluster = f" -c {shlex.quote(self.cluster)}" if self.cluster else ""
+        return f"{self.program} {self.verbs[book]}{cluster}" if book in self.verbs else ""
+
+
+NO_DOOR = Door("", "", {})
+
+
 @dataclass(frozen=True)
 class Terminal:
     """Where commands are typed.
@@ -161,6 +177,7 @@ class Terminal:
     is_somebodys: bool = False
     asks_for_sudo: bool = False
     foreign: frozenset[str] = frozenset()
+    door: Door = NO_DOOR
 
     def program(self, name: str) -> str:
         return shlex.quote(f"{self.prefix}{name}")
@@ -176,6 +193,8 @@ class Terminal:
     def command(self) -> str:
         """What was typed to start this run."""
         options = self.as_root() + "".join(f" {shlex.quote(option)}" for option in self.options)
+        if opened := self.door.opened(self.books[0].removeprefix(self.folder) if len(self.books) == 1 else ""):
+            return f"{opened}{options}"
         return f"{self.program('ansible-playbook')} {shlex.join(self.books)}{self.inventory_arguments}{options}"
 
     def text(self, text: str, quoted: Iterable[str] = ()) -> str:
@@ -215,6 +234,8 @@ class Terminal:
         if command["books"]:
             books = shlex.join(f"{self.folder}{book}" for book in command["books"].split())
             sudo = self.as_root(needed=command["books"] not in WITHOUT_ROOT)
+            if opened := self.door.opened(command["books"]):
+                return f"{opened}{sudo}"
             return f"{self.program('ansible-playbook')} {books}{self.inventory_arguments}{sudo}"
         if command["node"]:
             sudo = self.as_root(needed=command.string.startswith(" --become", command.end()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible import context
 
-from muster.verdict.commands import COMMAND, Terminal, quotes
+from muster.verdict.commands import COMMAND, NO_DOOR, Door, Terminal, quotes
 
 from .command_line import inventories, other_options, playbooks, short
 from .foreign import FOREIGN
@@ -33,7 +35,14 @@ def terminal(options: Mapping[str, Any] | None = None) -> Terminal:
         options=other_options(given),
         asks_for_sudo=bool(given.get("become_ask_pass")),
         foreign=frozenset(FOREIGN),
+        door=_door(),
     )
+
+
+def _door() -> Door:
+    """Return what muster_cli.command.door has written; empty for a run of ansible-playbook itself."""
+    written = os.environ.get("MUSTER_DOOR", "")
+    return Door(**json.loads(written)) if written else NO_DOOR
 
 
 def typed(text: str, result: Mapping[str, Any] | None = None) -> str:

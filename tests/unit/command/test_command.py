@@ -1,0 +1,156 @@
+"""The command muster: which cluster, which ansible-playbook command, and refusals. Nothing is run."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from muster_cli import command
+from muster_cli.verbs import Project
+from paths import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PARTS = ("playbooks", "roles", "site.yml")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Set up a user with one cluster, in an empty folder."""
+    clusters = tmp_path / "config/muster/clusters/rack"
+    clusters.mkdir(parents=True)
+    (clusters / "hosts.yml").touch()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("MUSTER_CLUSTER", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Return the project without its own inventories."""
+    (tmp_path / "project").mkdir()
+    for part in PARTS:
+        (tmp_path / "project" / part).symlink_to(ROOT / part)
+    return Project(tmp_path / "project")
+
+
+def run(project: Project, words: str, typed: str = "") -> Any:
+    return CliRunner().invoke(command.Verbs(project), shlex.split(words), input=typed)
+
+
+def shown(project: Project, words: str) -> list[str]:
+    """Return the words of the ansible-playbook command, from the playbook on."""
+    result = run(project, f"{words} --show")
+    assert result.exit_code == 0, result.output
+    return [word.removeprefix(f"{project.root}/") for word in shlex.split(result.output)[1:]]
+
+
+def test_run_sends_the_current_folder_and_takes_the_arguments_of_the_script(project: Project, home: Path) -> None:
+    words = "run -d --time 24h --nodes gpu01 --env A=b --restarts 3 --fetch output/"
+    result = run(project, f"{words} --show train.py -- --epochs 3")
+    _, book, _, inventory, *given = shlex.split(result.output)
+    variables: dict[str, Any] = {}
+    for word in given[1::2]:
+        variables |= json.loads(word) if word.startswith("{") else dict([word.split("=", 1)])
+    assert (book, inventory) == (f"{project.root}/playbooks/launch.yml", f"{home}/config/muster/clusters/rack")
+    assert variables == {
+        "launch_script": "train.py",
+        "launch_args": ["--epochs", "3"],
+        "launch_project": str(home),
+        "launch_detached": True,
+        "launch_time_limit": 86400,
+        "cluster_launch_nodes": ["gpu01"],
+        "launch_env": {"A": "b"},
+        "launch_restarts": 3,
+        "launch_fetch": ["output/"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("up network pytorch", ["site.yml", "--tags", "network,pytorch"]),
+        ("check", ["site.yml", "--check", "--diff"]),
+        ("smoke", ["playbooks/ddp_smoke.yml"]),
+        (
+            "up --tags health -K --limit gpu01",
+            ["site.yml", "--tags", "health", "--limit", "gpu01", "--ask-become-pass"],
+        ),
+        ("health -o health_gate=warn", ["playbooks/health.yml", "-e", "health_gate=warn"]),
+        ("attach x-1", ["playbooks/launch.yml", "-e", "launch_attach=x-1"]),
+        ("why", ["playbooks/diagnose.yml"]),
+        ("status --watch", ["playbooks/status.yml", "-e", '{"watch": true}']),
+        ("jobs --ansible '--forks 3'", ["playbooks/jobs.yml", "--forks", "3"]),
+    ],
+)
+def test_verb_becomes_a_playbook(project: Project, words: str, expected: list[str]) -> None:
+    found = shown(project, words)
+    assert [found[0], *found[3:]] == expected
+
+
+def test_every_playbook_has_a_verb_with_help(project: Project) -> None:
+    for name in project.names():
+        result = run(project, f"{name} --help")
+        assert result.exit_code == 0, result.output
+        assert len(project.verb(name).text.split()) > 2, name
+
+
+def test_new_playbook_and_option_appear_without_other_edits(project: Project) -> None:
+    for part in PARTS[:2]:
+        (project.root / part).unlink()
+        shutil.copytree(ROOT / part, project.root / part)
+    (project.root / "playbooks/dummy.yml").write_text("# Does nothing.\n- hosts: all\n  roles: [dummy]\n")
+    (project.root / "roles/dummy/meta").mkdir(parents=True)
+    option = {"description": "Number of dummies.", "type": "int", "default": 1}
+    specs = {"argument_specs": {"main": {"options": {"dummy_count": option}}}}
+    (project.root / "roles/dummy/meta/argument_specs.yml").write_text(json.dumps(specs))
+    assert "Does nothing." in run(project, "--help").output
+    assert "--count INTEGER" in run(project, "dummy --help").output
+    assert shown(project, "dummy --count 2")[3:] == ["-e", '{"dummy_count": 2}']
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("stats", "There is no command stats. Did you mean status?"),
+        ("up -c rakc", "There is no cluster rakc. Did you mean rack?"),
+        ("up -c ./missing", "./missing does not exist."),
+        ("run --time soon x.py", "soon is not a duration such as 90m or 24h"),
+        ("run --env A x.py", "launch_env takes NAME=VALUE."),
+        ("run --tiem 3 x.py", "No such option '--tiem'. (Did you mean one of:"),
+        ("retire gpu03 --yes", "--yes requires -c NAME"),
+    ],
+)
+def test_what_does_not_exist_is_rejected(project: Project, words: str, sentence: str) -> None:
+    result = run(project, words)
+    assert result.exit_code == 2
+    assert sentence in " ".join(result.output.split())
+
+
+def test_several_clusters_require_a_choice(project: Project, home: Path) -> None:
+    (home / "config/muster/clusters/lab2").mkdir()
+    (home / "config/muster/clusters/lab2/hosts.yml").touch()
+    assert "There are several clusters: lab2, rack. Choose one with -c NAME." in run(project, "health").output
+    assert shown(project, "health -c lab2")[2].endswith("/lab2")
+
+
+def test_first_cluster_is_created_by_init(project: Project, home: Path) -> None:
+    shutil.rmtree(home / "config")
+    assert "muster init NAME" in run(project, "health").output
+
+
+def test_removal_asks_for_the_name_of_the_cluster(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(command, "replace_process", lambda _project, words, _cluster: started.append(words))
+    assert "The name differs. Nothing was changed." in run(project, "retire gpu03", "rakc\n").output
+    assert started == []
+    assert "retire changes cluster rack, nodes gpu03" in run(project, "retire gpu03", "rack\n").output
+    assert run(project, "retire gpu03 --yes -c rack").exit_code == 0
+    assert len(started) == 2
