@@ -25,6 +25,7 @@ from muster_controller.inventory.origin import clear_secrets
 from muster_controller.launch.job import open_secrets, places_of, read_run, unassigned, unusable_files
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.command_line import chosen_tags, sentence, without_selection
+from muster_controller.playbook.tags import unknown_tags
 from muster_controller.playbook.terminal import terminal
 from muster_controller.playbook.variables import controller_file, load_roles, project_root, read_node
 from muster_controller.pytorch.environments import problems as problems_of
@@ -76,7 +77,7 @@ class ActionModule(ControllerAction):
 
     def work(self) -> dict[str, Any]:
         # An older Ansible reads inventories otherwise: what would be judged is not what it is going to use.
-        if refused := self._only_a_part():
+        if refused := unknown_tags([tag for tags in chosen_tags() for tag in tags]) or self._only_a_part():
             return {"failed": True, "msg": refused}
         found = list(controller.is_recent(*VERSIONS))
         subject = subject_of(len(found), 0)
