@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from . import clusters
+from . import clusters, why
 from .verbs import Option, Project, Verb
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ def command_of(project: Project, verb: Verb) -> click.Command:
         click.Option(["--ansible"], multiple=True, metavar="WORDS", help="More options for ansible-playbook."),
         click.Option(["--show"], is_flag=True, help="Print the ansible-playbook command, and do not run it."),
     ]
+    if verb.name == "why":
+        params.append(click.Option(["--json"], is_flag=True, help="Print the diagnosis of logs as JSON."))
     if verb.confirmed:
         params.append(click.Option(["--yes"], is_flag=True, help="Do not ask. Requires -c."))
     return click.Command(verb.name, params=params, callback=run, help=verb.text, short_help=verb.text)
@@ -113,6 +115,9 @@ def parameter(option: Option) -> click.Option:
 
 def start(project: Project, verb: Verb, given: dict[str, Any]) -> None:
     """Print the command of ansible-playbook, or replace this process with it."""
+    if verb.name == "why" and (source := given["diagnose_launch"] or given["diagnose_log"]) and why.is_of_logs(source):
+        why.show(project.root, source, as_json=given["json"])
+        return
     try:
         words = words_of(project, verb, given)
     except clusters.UnknownClusterError as problem:

@@ -154,3 +154,15 @@ def test_removal_asks_for_the_name_of_the_cluster(project: Project, monkeypatch:
     assert "retire changes cluster rack, nodes gpu03" in run(project, "retire gpu03", "rack\n").output
     assert run(project, "retire gpu03 --yes -c rack").exit_code == 0
     assert len(started) == 2
+
+
+def test_logs_are_diagnosed_without_a_cluster(project: Project, home: Path) -> None:
+    shutil.rmtree(home / "config")
+    (project.root / "plugins").symlink_to(ROOT / "plugins")
+    (home / "train.log").write_text("[rank1]: RuntimeError: sample 17 is broken\n")
+    for words, typed in (("why train.log", ""), ("why -", (home / "train.log").read_text())):
+        lines = run(project, words, typed).output.splitlines()
+        assert [line.partition(":")[0] for line in lines] == ["Symptom", "Where", "Cause", "Ruled out", "Next step"]
+        assert lines[0].endswith("RuntimeError: sample 17 is broken")
+    assert json.loads(run(project, "why train.log --json").output)["schema"] == 1
+    assert "There is no log at ./x.log" in run(project, "why ./x.log").output
