@@ -17,6 +17,12 @@ from paths import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
+LOG = """\
+[rank1]: Traceback (most recent call last):
+[rank1]:   File "/srv/train.py", line 17, in <module>
+[rank1]:     raise RuntimeError("sample 17 is broken")
+[rank1]: RuntimeError: sample 17 is broken
+"""
 PARTS = ("playbooks", "roles", "site.yml")
 
 
@@ -159,7 +165,7 @@ def test_removal_asks_for_the_name_of_the_cluster(project: Project, monkeypatch:
 def test_logs_are_diagnosed_without_a_cluster(project: Project, home: Path) -> None:
     shutil.rmtree(home / "config")
     (project.root / "plugins").symlink_to(ROOT / "plugins")
-    (home / "train.log").write_text("[rank1]: RuntimeError: sample 17 is broken\n")
+    (home / "train.log").write_text(LOG)
     for words, typed in (("why train.log", ""), ("why -", (home / "train.log").read_text())):
         lines = run(project, words, typed).output.splitlines()
         assert [line.partition(":")[0] for line in lines] == ["Symptom", "Where", "Cause", "Ruled out", "Next step"]
