@@ -21,9 +21,14 @@ def xdg(variable: str, default: str) -> Path:
     return (Path(given) if given.startswith("/") else Path.home() / default) / APP
 
 
+def own() -> Path:
+    """Return the folder of the user's inventories."""
+    return xdg("XDG_CONFIG_HOME", ".config") / "clusters"
+
+
 def registered(project: Path) -> dict[str, Path]:
     """Return the inventory folders by the name of their cluster: those of the user, and those in a checkout."""
-    folders = [xdg("XDG_CONFIG_HOME", ".config") / "clusters", project / "inventory"]
+    folders = [own(), project / "inventory"]
     found: dict[str, Path] = {}
     for folder in folders:
         for one in sorted(folder.iterdir()) if folder.is_dir() else ():

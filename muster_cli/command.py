@@ -20,7 +20,6 @@ from .verbs import Option, Project, Verb
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-NO_INVENTORY = ("import",)
 INSTALLED = "project"  # name of the folder within the package
 # Options of ansible-playbook that each verb passes on.
 VALUES_OF_ANSIBLE = (["-t", "--tags"], ["--skip-tags"], ["-l", "--limit"], ["-f", "--forks"])
@@ -127,14 +126,16 @@ def start(project: Project, verb: Verb, given: dict[str, Any]) -> None:
         return
     if verb.confirmed:
         confirm(verb, words, given)
-    replace_process(project, words, given["cluster"])
+    replace_process(project, words, given["cluster"] or given.get("import_to") or "")
 
 
 def words_of(project: Project, verb: Verb, given: Mapping[str, Any]) -> list[str]:
     """Return the command of ansible-playbook. Raises UnknownClusterError."""
     variables = variables_of(project, verb, given)
     words = [str(Path(sys.executable).with_name("ansible-playbook")), str(project.root / verb.book)]
-    if Path(verb.book).stem not in NO_INVENTORY:
+    if Path(verb.book).stem in project.short["without_cluster"]:
+        words += ["-i", str(project.root / "inventory/lab")]
+    else:
         words += ["-i", str(clusters.chosen(given["cluster"], clusters.registered(project.root)))]
     words += verb.words
     if steps := given.get("steps"):
@@ -194,7 +195,10 @@ def pairs(name: str, words: Iterable[str]) -> dict[str, str]:
 def replace_process(project: Project, words: list[str], cluster: str) -> NoReturn:
     env = {**os.environ, "ANSIBLE_CONFIG": str(project.root / "ansible.cfg"), "MUSTER_DOOR": door(project, cluster)}
     if project.root.name == INSTALLED:
-        env.setdefault("MUSTER_STATE", str(clusters.xdg("XDG_STATE_HOME", ".local/state")))
+        folders = {"MUSTER_STATE": clusters.xdg("XDG_STATE_HOME", ".local/state"), "MUSTER_INVENTORIES": clusters.own()}
+        for name, folder in folders.items():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            env.setdefault(name, str(folder))
     os.execve(words[0], words, env)
 
 

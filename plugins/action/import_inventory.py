@@ -52,7 +52,8 @@ class ActionModule(ControllerAction):
         problems = [*imported.name_problems(name), *problems]
         if problems:
             raise refused(problems)
-        folder = project_root() / "inventory" / name
+        # An installed command keeps inventories in its user's folder.
+        folder = Path(os.environ.get("MUSTER_INVENTORIES") or project_root() / "inventory") / name
         try:
             texts = {"hosts.yml": imported.text(nodes, self._source()), **sample()}
         except ValueError as problem:

@@ -89,6 +89,18 @@ def test_run_sends_the_current_folder_and_takes_the_arguments_of_the_script(proj
             "up --tags health -K --limit gpu01",
             ["site.yml", "--tags", "health", "--limit", "gpu01", "--ask-become-pass"],
         ),
+        (
+            "init lab2 --nodes gpu[01-02] --gpus 8",
+            [
+                "playbooks/import.yml",
+                "-e",
+                "import_to=lab2",
+                "-e",
+                "onboard_node=gpu[01-02]",
+                "-e",
+                '{"onboard_gpus": 8}',
+            ],
+        ),
         ("health -o health_gate=warn", ["playbooks/health.yml", "-e", "health_gate=warn"]),
         ("attach x-1", ["playbooks/launch.yml", "-e", "launch_attach=x-1"]),
         ("why", ["playbooks/diagnose.yml"]),
@@ -104,6 +116,8 @@ def test_verb_becomes_a_playbook(project: Project, words: str, expected: list[st
 def test_every_playbook_has_a_verb_with_help(project: Project) -> None:
     for name in project.names():
         result = run(project, f"{name} --help")
+        flags = [flag for one in project.verb(name).options for flag in one.flags]
+        assert len(flags) == len(set(flags)), name
         assert result.exit_code == 0, result.output
         assert len(project.verb(name).text.split()) > 2, name
 
