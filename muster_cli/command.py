@@ -79,9 +79,10 @@ def command_of(project: Project, verb: Verb) -> click.Command:
         click.Option(["-v", "--verbose"], count=True, hidden=True),
         click.Option(["--ansible"], multiple=True, metavar="WORDS", help="More options for ansible-playbook."),
         click.Option(["--show"], is_flag=True, help="Print the ansible-playbook command, and do not run it."),
+        click.Option(
+            ["--json", "as_json"], is_flag=True, help="Print the result as one JSON object on standard output."
+        ),
     ]
-    if verb.name == "why":
-        params.append(click.Option(["--json"], is_flag=True, help="Print the diagnosis of logs as JSON."))
     if verb.confirmed:
         params.append(click.Option(["--yes"], is_flag=True, help="Do not ask. Requires -c."))
     return click.Command(verb.name, params=params, callback=run, help=verb.text, short_help=verb.text)
@@ -115,7 +116,7 @@ def parameter(option: Option) -> click.Option:
 def start(project: Project, verb: Verb, given: dict[str, Any]) -> None:
     """Print the command of ansible-playbook, or replace this process with it."""
     if verb.name == "why" and (source := given["diagnose_launch"] or given["diagnose_log"]) and why.is_of_logs(source):
-        why.show(project.root, source, as_json=given["json"])
+        why.show(project.root, source, as_json=given["as_json"])
         return
     try:
         words = words_of(project, verb, given)
@@ -126,6 +127,8 @@ def start(project: Project, verb: Verb, given: dict[str, Any]) -> None:
         return
     if verb.confirmed:
         confirm(verb, words, given)
+    if given["as_json"]:
+        os.environ["MUSTER_JSON"] = "yes"
     replace_process(project, words, given["cluster"] or given.get("import_to") or "")
 
 
@@ -199,7 +202,8 @@ def replace_process(project: Project, words: list[str], cluster: str) -> NoRetur
         for name, folder in folders.items():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             env.setdefault(name, str(folder))
-    os.execve(words[0], words, env)
+    runner = str(Path(__file__).with_name("playbook.py"))
+    os.execve(sys.executable, [sys.executable, "-P", runner, *words[1:]], env)
 
 
 def door(project: Project, cluster: str) -> str:

@@ -155,7 +155,7 @@ class ActionModule(ControllerAction):
     def result(self, seen: ClusterStatus) -> dict[str, Any]:
         gated = self.options["gate"] and not seen.all_ready
         closing = {
-            "status": "failed" if gated else "healthy" if seen.all_ready else "degraded",
+            "status": "healthy" if seen.all_ready else "degraded",
             "text": f"NOT READY: {sentence(seen)}" if gated else sentence(seen),
             "aside": self.options["json"] == STANDARD_OUTPUT,
         }

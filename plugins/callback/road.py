@@ -21,6 +21,7 @@ from muster_controller.members.onboarding import ONBOARDING
 from muster_controller.playbook import way_out
 from muster_controller.playbook.command_line import short
 from muster_controller.playbook.foreign import foreign
+from muster_controller.playbook.json_output import JSON_OUTPUT
 from muster_controller.playbook.own_actions import is_foreign, is_on_controller
 from muster_controller.playbook.screens import end_gently
 from muster_controller.playbook.terminal import typed
@@ -144,6 +145,7 @@ class CallbackModule(DefaultCallback):
         self._outcome = self._unfinished = ""
         self._failures: dict[str, Stop] = {}
         self._is_screen = False
+        self._status = ""
         self._closing: Mapping[str, Any] = {}
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
@@ -283,6 +285,7 @@ class CallbackModule(DefaultCallback):
             return
         self._reminder = str(content.get("reminder") or self._reminder)
         self._closing = content.get("closing") or self._closing
+        JSON_OUTPUT.take(content)
         self._outcome = str(content.get("outcome") or self._outcome)
         self._unfinished = str(content.get("unfinished") or self._unfinished)
         if isinstance(content.get("verdict"), dict):
@@ -344,6 +347,7 @@ class CallbackModule(DefaultCallback):
         line, color = self._of_onboarding(str(page) if page else "") or self._last_line(
             stats, str(page) if page else ""
         )
+        JSON_OUTPUT.end(self._status, line, short(str(page)) if page else "", self._failures)
         if line:
             # Where a program reads what is shown, the last line is for whoever sees the rest.
             self._display.display(f"\n{line}", color=color, stderr=aside)
@@ -385,6 +389,7 @@ class CallbackModule(DefaultCallback):
                 unfinished=self._unfinished,
             )
         )
+        self._status = status
         return line, {
             "healthy": constants.COLOR_OK,
             "degraded": constants.COLOR_WARN,
