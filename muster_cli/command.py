@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from . import clusters, why
+from . import clusters, project_file, why
 from .verbs import Option, Project, Verb
 
 if TYPE_CHECKING:
@@ -85,7 +85,11 @@ def command_of(project: Project, verb: Verb) -> click.Command:
     ]
     if verb.confirmed:
         params.append(click.Option(["--yes"], is_flag=True, help="Do not ask. Requires -c."))
-    return click.Command(verb.name, params=params, callback=run, help=verb.text, short_help=verb.text)
+    defaults = {}
+    if verb.name == "run":
+        defaults = project_file.defaults(Path.cwd(), clusters.registered(project.root), verb.options)
+    settings = {"default_map": defaults}
+    return click.Command(verb.name, settings, params=params, callback=run, help=verb.text, short_help=verb.text)
 
 
 def bare(arguments: Iterable[str]) -> list[str]:
@@ -134,12 +138,13 @@ def start(project: Project, verb: Verb, given: dict[str, Any]) -> None:
 
 def words_of(project: Project, verb: Verb, given: Mapping[str, Any]) -> list[str]:
     """Return the command of ansible-playbook. Raises UnknownClusterError."""
+    known = clusters.registered(project.root)
     variables = variables_of(project, verb, given)
     words = [str(Path(sys.executable).with_name("ansible-playbook")), str(project.root / verb.book)]
     if Path(verb.book).stem in project.short["without_cluster"]:
         words += ["-i", str(project.root / "inventory/lab")]
     else:
-        words += ["-i", str(clusters.chosen(given["cluster"], clusters.registered(project.root)))]
+        words += ["-i", str(clusters.chosen(given["cluster"], known))]
     words += verb.words
     if steps := given.get("steps"):
         words += ["--tags", ",".join(steps)]

@@ -186,3 +186,21 @@ def test_logs_are_diagnosed_without_a_cluster(project: Project, home: Path) -> N
         assert lines[0].endswith("RuntimeError: sample 17 is broken")
     assert json.loads(run(project, "why train.log --json").output)["schema"] == 1
     assert "There is no log at ./x.log" in run(project, "why ./x.log").output
+
+
+def test_project_file_sets_cluster_and_options_of_a_launch(project: Project, home: Path) -> None:
+    (home / "config/muster/clusters/lab2").mkdir()
+    (home / "config/muster/clusters/lab2/hosts.yml").touch()
+    (home / "muster.yml").write_text("cluster: lab2\ntime: 10m\nenv: {A: b}\n")
+    words = shown(project, "run --env C=d train.py")
+    assert words[2].endswith("/lab2")
+    assert '{"launch_time_limit": 600}' in words
+    assert '{"launch_env": {"C": "d"}}' in words
+
+
+def test_project_file_is_data(project: Project, home: Path) -> None:
+    (home / "muster.yml").write_text("cluster: ../evil\ntiem: 3\nenv: {A: \"{{ lookup('pipe', 'id') }}\"}\n")
+    said = run(project, "run --show train.py").output
+    assert "muster.yml: cluster ../evil is not registered; clusters: rack." in said
+    assert "muster.yml: tiem is not an option of muster run (did you mean time?)." in said
+    assert "muster.yml: env contains a template; write the value itself." in said
