@@ -79,7 +79,7 @@ class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
         # For this process alone, which Ansible has made for this task.
         Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
-        self.asked = LaunchOptions(**plain(self.options))
+        self.asked = LaunchOptions(**plain(self.options)).with_local_script()
         try:
             given, warnings = read_given(self.asked)
             self.redaction = given.redaction

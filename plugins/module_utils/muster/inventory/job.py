@@ -110,7 +110,8 @@ def one_thing_is_launched(inventory: Inventory) -> Iterator[Problem]:
 def the_plan_can_be_made(inventory: Inventory) -> Iterator[Problem]:
     """What the plan itself says of the request. Each sentence names the option first."""
     for node in inventory.nodes[:1]:
-        options, sent = options_of(node), node.text("launch_script_src")
+        options = options_of(node)
+        sent = options.script_src
         fetch = {"fetch": {"patterns": options.fetch}} if options.fetch else {}
         if not chosen(node, RUNS):  # where there is nothing to launch, another rule knows more
             options = replace(options, script="/nothing")
@@ -119,7 +120,7 @@ def the_plan_can_be_made(inventory: Inventory) -> Iterator[Problem]:
             options.image,
             options.image_folders,
             environment=options.environment,
-            script="" if sent or options.project else node.text("launch_script"),
+            script="" if sent or options.project else options.script,
         )
         for sentence in (*problems_of(request), *of_attempts(inventory, node, options), *of_image):
             option = next(iter(re.findall(r"\blaunch_\w+", sentence)), "")
@@ -133,7 +134,7 @@ def options_of(node: InventoryNode) -> LaunchOptions:
     named: dict[str, Any] = {one.name: node.variables.get(f"launch_{one.name}") for one in fields(LaunchOptions)}
     given = {name: value for name, value in named.items() if value is not None}
     words = {name: value.strip() for name, value in given.items() if isinstance(value, str)}
-    return LaunchOptions(**{**given, **words})
+    return LaunchOptions(**{**given, **words}).with_local_script()
 
 
 def of_attempts(inventory: Inventory, node: InventoryNode, options: LaunchOptions) -> list[str]:

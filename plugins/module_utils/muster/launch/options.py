@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -62,6 +62,13 @@ class LaunchOptions:
     def known(self) -> str:
         """The id of the launch that is attached to or ended, "" for a new launch."""
         return self.attach or self.stop
+
+    def with_local_script(self) -> LaunchOptions:
+        """Return the options with a relative script as script_src, because no folder on the nodes contains it."""
+        elsewhere = self.script_src or self.project or self.image or self.chdir or self.command
+        if not self.script or self.script.startswith("/") or elsewhere:
+            return self
+        return replace(self, script="", script_src=self.script)
 
     @property
     def log_max(self) -> int:

@@ -12,7 +12,7 @@ from ansible.template import is_trusted_as_template
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 
-from muster.inventory import job
+from muster.inventory import InventoryNode, job
 from muster.launch.plan import PlanError
 from muster.verdict.masking import SECRET_NAME
 from muster_controller.inventory.origin import written_at
@@ -122,9 +122,10 @@ def unusable_files(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Options that name a file of the controller which a launch cannot use, and why; a launch that runs needs none."""
     if any(values.get(name) for name in RUNNING):
         return
-    script, env_file = values.get("launch_script_src"), values.get("launch_env_file")
-    if script and (why := _unsendable(str(script))):
-        yield "launch_script_src", why
+    options = job.options_of(InventoryNode("", values))
+    env_file = values.get("launch_env_file")
+    if options.script_src and (why := _unsendable(options.script_src)):
+        yield "launch_script_src" if values.get("launch_script_src") else "launch_script", why
     project = values.get("launch_project")
     if project and not Path(str(project)).is_dir():
         yield "launch_project", f"{project} is no folder on the controller"
