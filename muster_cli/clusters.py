@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 APP = "muster"
+INSTALLED = "project"  # name of the project's folder within an installed package
 FILES = ("hosts.yml", "hosts.yaml", "hosts", "hosts.ini")
 SAMPLE = "lab"  # of a checkout: its addresses belong to nobody
 
@@ -24,6 +25,11 @@ def xdg(variable: str, default: str) -> Path:
 def own() -> Path:
     """Return the folder of the user's inventories."""
     return xdg("XDG_CONFIG_HOME", ".config") / "clusters"
+
+
+def state(project: Path) -> Path:
+    """Return the folder that holds artifacts: the checkout itself, or the user's folder for an installed command."""
+    return xdg("XDG_STATE_HOME", ".local/state") if project.name == INSTALLED else project
 
 
 def registered(project: Path) -> dict[str, Path]:

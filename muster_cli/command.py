@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from click.shell_completion import get_completion_class
 
-from . import clusters, project_file, why
+from . import clusters, complete, project_file, why
 from .verbs import Option, Project, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-INSTALLED = "project"  # name of the folder within the package
 # Options of ansible-playbook that each verb passes on.
 VALUES_OF_ANSIBLE = (["-t", "--tags"], ["--skip-tags"], ["-l", "--limit"], ["-f", "--forks"])
 FLAGS_OF_ANSIBLE = (["--check"], ["--diff"], ["-K", "--ask-become-pass"], ["-k", "--ask-pass"])
@@ -46,11 +46,13 @@ class Verbs(click.Group):
         self.project = project
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        return [*self.project.names(), "options"]
+        return [*self.project.names(), "options", "completion"]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "options":
             return search(self.project)
+        if cmd_name == "completion":
+            return completion(self)
         try:
             return command_of(self.project, self.project.verb(cmd_name))
         except KeyError:
@@ -63,8 +65,8 @@ def command_of(project: Project, verb: Verb) -> click.Command:
     def run(**given: Any) -> None:
         start(project, verb, given)
 
-    params: list[click.Parameter] = [argument(one) for one in verb.arguments]
-    params += [parameter(one) for one in verb.options if one.variable not in bare(verb.arguments)]
+    params: list[click.Parameter] = [argument(project, one) for one in verb.arguments]
+    params += [parameter(project, one) for one in verb.options if one.variable not in bare(verb.arguments)]
     params += [
         click.Option(
             ["-c", "--cluster"],
@@ -96,13 +98,32 @@ def bare(arguments: Iterable[str]) -> list[str]:
     return [one.removesuffix("...") for one in arguments]
 
 
-def argument(name: str) -> click.Argument:
-    several = name.endswith("...")
-    label = name.removesuffix("...").rpartition("_")[2].upper()
-    return click.Argument([name.removesuffix("...")], required=False, nargs=-1 if several else 1, metavar=f"[{label}]")
+def argument(project: Project, name: str) -> click.Argument:
+    variable, several = name.removesuffix("..."), name.endswith("...")
+    return click.Argument(
+        [variable],
+        required=False,
+        nargs=-1 if several else 1,
+        metavar=f"[{variable.rpartition('_')[2].upper()}]",
+        shell_complete=completer(project, variable),
+    )
 
 
-def parameter(option: Option) -> click.Option:
+def completer(project: Project, variable: str) -> Any:
+    """Return what completes a variable; None for the shell's own files."""
+    kind = project.short["complete"].get(variable)
+    if kind is None:
+        return None
+
+    def found(ctx: click.Context, _param: click.Parameter, begun: str) -> list[str]:
+        *before, last = begun.split(",")
+        known = complete.values(project, kind, ctx.params.get("cluster") or "")
+        return [",".join([*before, one]) for one in known if one.startswith(last)]
+
+    return found
+
+
+def parameter(project: Project, option: Option) -> click.Option:
     text = f"{option.text} Default: {option.default}" if option.default not in (None, "", [], {}) else option.text
     words = [*option.flags, option.variable]
     if option.type == "bool":
@@ -114,7 +135,15 @@ def parameter(option: Option) -> click.Option:
     if "--time" in option.flags:
         kind = Duration()
     metavar = {"dict": "NAME=VALUE", "path": "PATH"}.get(option.type)
-    return click.Option(words, type=kind, multiple=option.is_list, default=None, metavar=metavar, help=text)
+    return click.Option(
+        words,
+        type=kind,
+        multiple=option.is_list,
+        default=None,
+        metavar=metavar,
+        help=text,
+        shell_complete=completer(project, option.variable),
+    )
 
 
 def start(project: Project, verb: Verb, given: dict[str, Any]) -> None:
@@ -202,8 +231,8 @@ def pairs(name: str, words: Iterable[str]) -> dict[str, str]:
 
 def replace_process(project: Project, words: list[str], cluster: str) -> NoReturn:
     env = {**os.environ, "ANSIBLE_CONFIG": str(project.root / "ansible.cfg"), "MUSTER_DOOR": door(project, cluster)}
-    if project.root.name == INSTALLED:
-        folders = {"MUSTER_STATE": clusters.xdg("XDG_STATE_HOME", ".local/state"), "MUSTER_INVENTORIES": clusters.own()}
+    if project.root.name == clusters.INSTALLED:
+        folders = {"MUSTER_STATE": clusters.state(project.root), "MUSTER_INVENTORIES": clusters.own()}
         for name, folder in folders.items():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             env.setdefault(name, str(folder))
@@ -231,6 +260,18 @@ def search(project: Project) -> click.Command:
     return click.Command("options", params=[click.Argument(["word"], default="")], callback=show, help=text)
 
 
+def completion(cli: click.Command) -> click.Command:
+    """The command `completion`: the script that a shell evaluates."""
+
+    def show(shell: str) -> None:
+        if made := get_completion_class(shell):
+            click.echo(made(cli, {}, "muster", "_MUSTER_COMPLETE").source())
+
+    argument = click.Argument(["shell"], type=click.Choice(["bash", "zsh", "fish"]))
+    text = 'Print the completion script of a shell. For bash: eval "$(muster completion bash)"'
+    return click.Command("completion", params=[argument], callback=show, help=text)
+
+
 def main() -> None:
     Verbs(Project(root()))(prog_name="muster")
 
@@ -238,4 +279,4 @@ def main() -> None:
 def root() -> Path:
     """Return the project: beside this package in a checkout, within it in an installation."""
     here = Path(__file__).resolve().parent
-    return next(one for one in (here / INSTALLED, here.parent) if (one / "ansible.cfg").exists())
+    return next(one for one in (here / clusters.INSTALLED, here.parent) if (one / "ansible.cfg").exists())

@@ -8,6 +8,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from muster_cli import command
@@ -41,10 +42,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     """Return the project without its own inventories."""
-    (tmp_path / "project").mkdir()
+    (tmp_path / "checkout").mkdir()
     for part in PARTS:
-        (tmp_path / "project" / part).symlink_to(ROOT / part)
-    return Project(tmp_path / "project")
+        (tmp_path / "checkout" / part).symlink_to(ROOT / part)
+    return Project(tmp_path / "checkout")
 
 
 def run(project: Project, words: str, typed: str = "") -> Any:
@@ -204,3 +205,29 @@ def test_project_file_is_data(project: Project, home: Path) -> None:
     assert "muster.yml: cluster ../evil is not registered; clusters: rack." in said
     assert "muster.yml: tiem is not an option of muster run (did you mean time?)." in said
     assert "muster.yml: env contains a template; write the value itself." in said
+
+
+def completed(project: Project, words: str) -> list[str]:
+    *before, last = words.split(" ")
+    made = ShellComplete(command.Verbs(project), {}, "muster", "_MUSTER_COMPLETE")
+    return [one.value for one in made.get_completions(before, last)]
+
+
+def test_completion_knows_verbs_options_nodes_launches_and_environments(project: Project, home: Path) -> None:
+    rack = home / "config/muster/clusters/rack"
+    (rack / "hosts.yml").write_text("gpu_nodes: {children: {a: {hosts: {gpu01: {}, gpu02: {}}}}}\n")
+    (rack / "group_vars").mkdir()
+    (rack / "group_vars/all.yml").write_text("cluster_environments: {vision: {}}\n")
+    (project.root / "artifacts/rack/20261128-101112-ab12").mkdir(parents=True)
+    assert completed(project, "qua") == ["quarantine"]
+    assert "--restarts" in completed(project, "run --res")
+    assert completed(project, "quarantine gpu01,gpu") == ["gpu01,gpu01", "gpu01,gpu02"]
+    assert completed(project, "run --nodes gpu02") == ["gpu02"]
+    assert completed(project, "run --environment ") == ["vision"]
+    assert completed(project, "attach ") == ["20261128-101112-ab12"]
+    assert completed(project, "health -c r") == ["rack"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_script_is_printed(project: Project, shell: str) -> None:
+    assert "_MUSTER_COMPLETE" in run(project, f"completion {shell}").output
