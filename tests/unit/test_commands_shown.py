@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 from ansible.cli.adhoc import AdHocCLI
-from ansible.cli.galaxy import GalaxyCLI
 from ansible.cli.playbook import PlaybookCLI
 from ansible.cli.vault import VaultCLI
 
@@ -231,14 +230,6 @@ def check_vault(words: list[str]) -> None:
     assert options.encrypt_string_prompt, "nothing asks for the secret"
 
 
-def check_galaxy(words: list[str]) -> None:
-    """An archive that a script has built; tests/unit/test_collection.py installs it."""
-    cli = GalaxyCLI(["ansible-galaxy", *words])
-    cli.init_parser()
-    options = cli.parser.parse_args(words)
-    assert options.args == ["artifacts/collection/*.tar.gz"]
-
-
 def check_pytest(words: list[str]) -> None:
     """Paths and names of tests or of their case files."""
     *paths, name = words if "-k" in words else [*words, ""]
@@ -281,8 +272,6 @@ def check(shown: Shown, *, typed: bool) -> None:
         check_ad_hoc(arguments, typed=typed)
     elif name == "ansible-vault":
         check_vault(arguments)
-    elif name == "ansible-galaxy":
-        check_galaxy(arguments)
     elif arguments[:2] == ["-m", "pytest"]:
         check_pytest(arguments[2:])
     elif name == "python":
