@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # Options of ansible-playbook that each verb passes on.
 VALUES_OF_ANSIBLE = (["-t", "--tags"], ["--skip-tags"], ["-l", "--limit"], ["-f", "--forks"])
 FLAGS_OF_ANSIBLE = (["--check"], ["--diff"], ["-K", "--ask-become-pass"], ["-k", "--ask-pass"])
+NO_PLAYBOOK = ("options", "completion")  # verbs that run none
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 SIMPLE = re.compile(r"[^\s'\"\\{]+")
 
@@ -46,7 +47,7 @@ class Verbs(click.Group):
         self.project = project
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        return [*self.project.names(), "options", "completion"]
+        return [*self.project.names(), *NO_PLAYBOOK]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "options":

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.md")])
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-OWN = re.compile(r"(?:^ *(?:\$ )?|: )((?:PYTHONPATH=\S+ )?(?:\.venv(?:-dev)?/bin/|script/)\S+.*)")
+OWN = re.compile(r"(?:^ *(?:\$ )?|: )((?:PYTHONPATH=\S+ )?(?:\.venv(?:-dev)?/bin/|script/|muster )\S+.*)")
 # Placeholders of the docs and their values in the tests.
-PLACEHOLDERS = {"<name>": "lab", "<cluster>": "lab"}
+PLACEHOLDERS = {"<name>": "lab", "<verb>": "up", "<cluster>": "lab"}
 
 
 class Shown(NamedTuple):
@@ -42,7 +42,7 @@ def in_pages() -> Iterator[Shown]:
             yield Shown(page, found[1])
     for path in PAGES:
         for inline in re.findall(r"`([^`]+)`", FENCE.sub("", path.read_text())):
-            if re.match(r"(ansible(-playbook)? |script/|\.venv(-dev)?/bin/\w)", inline):
+            if re.match(r"(ansible(-playbook)? |muster |script/|\.venv(-dev)?/bin/\w)", inline):
                 yield Shown(str(path.relative_to(ROOT)), " ".join(inline.split()))
 
 

@@ -21,8 +21,11 @@ import yaml
 from ansible.cli.adhoc import AdHocCLI
 from ansible.cli.playbook import PlaybookCLI
 from ansible.cli.vault import VaultCLI
+from click.testing import CliRunner
 
 from muster.verdict import commands
+from muster_cli.command import NO_PLAYBOOK, Verbs
+from muster_cli.verbs import Project
 from runner.stage import read_stages
 from shown_commands import PAGES, PLACEHOLDERS, Shown, in_pages, of_readers, table
 
@@ -230,6 +233,14 @@ def check_vault(words: list[str]) -> None:
     assert options.encrypt_string_prompt, "nothing asks for the secret"
 
 
+def check_muster(words: list[str]) -> None:
+    """Build the command of ansible-playbook without running it, for a cluster that this checkout has."""
+    before, dashes, rest = " ".join(words).partition(" -- ")
+    words = [*shlex.split(before), *([] if words[0] in NO_PLAYBOOK else ["--show"]), *shlex.split(dashes + rest)]
+    done = CliRunner(env={"MUSTER_CLUSTER": "sandbox"}).invoke(Verbs(Project(ROOT)), words)
+    assert done.exit_code == 0, done.output
+
+
 def check_pytest(words: list[str]) -> None:
     """Paths and names of tests or of their case files."""
     *paths, name = words if "-k" in words else [*words, ""]
@@ -263,11 +274,13 @@ def check(shown: Shown, *, typed: bool) -> None:
         assert all((ROOT / word).exists() for word in words if "/" in word and "=" not in word)
         return
     program, *arguments = words
-    if typed and not program.startswith("script/"):
+    if typed and not program.startswith(("script/", "muster")):
         assert re.match(r"\.venv(-dev)?/bin/", program), "it names no environment"
     name = re.sub(r"^\.venv(-dev)?/bin/", "", program)
     if name == "ansible-playbook":
         check_playbook(arguments, typed=typed)
+    elif name == "muster":
+        check_muster(arguments)
     elif name == "ansible":
         check_ad_hoc(arguments, typed=typed)
     elif name == "ansible-vault":

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 REQUESTED = "MUSTER_JSON"  # environment variable that the command sets
-RESULTS = ("verdict", "jobs", "status", "drift", "diagnosis", "artifacts")
+# Keys of results, and their keys in the object.
+RESULTS = {name: name for name in ("verdict", "jobs", "drift", "diagnosis", "artifacts")}
 
 
 class JsonOutput:
@@ -30,7 +31,9 @@ class JsonOutput:
             os.dup2(2, 1)
 
     def take(self, result: Mapping[str, Any]) -> None:
-        self.results.update((name, result[name]) for name in RESULTS if name in result)
+        self.results.update((key, result[name]) for name, key in RESULTS.items() if name in result)
+        if isinstance(result.get("status"), dict):
+            self.results["cluster"] = result["status"]
 
     def end(self, status: str, line: str, report: str, failures: Mapping[str, Any]) -> None:
         """Write the object. failures: node -> task and reason. report: path of the report; "" without one."""
