@@ -115,7 +115,7 @@ def test_site_rule_names_the_node_without_samples(
     again = by_hand("playbooks/diagnose.yml", diagnose_rules=[str(rules)])
     assert "the samples are gone from node2 [confirmed" in again.stdout.replace("\n", "")
     without = by_hand("playbooks/diagnose.yml")
-    assert "ended by an exception of its own: RuntimeError: sample 17 is broken" in without.stdout.replace("\n", "")
+    assert "failed with an exception: RuntimeError: sample 17 is broken" in without.stdout.replace("\n", "")
 
 
 def test_site_command_is_not_run_unless_allowed(drill: Drill, nodes: list[Machine]) -> None:

@@ -47,7 +47,7 @@ CAUSE: Edits = {
     f"{MUSTER}/diagnosis/causes/agreement.py": [
         (
             "CAUSES = (\n",
-            '    disagreement("dummy", "nnodes", "the nodes have different dummies", "Give all the same dummy"),\n',
+            '    disagreement("dummy", "nnodes", "dummies"),\n',
         )
     ]
 }

@@ -99,7 +99,7 @@ def choose(agents: dict[str, list[Agent]], here: Sequence[str] = (), wanted: str
 def test_a_launch_of_musters_goes_before_any_process_of_that_name() -> None:
     """Anybody with a login on the nodes can have more of them than the launch has."""
     agents = {"node1": [agent(0, user="eve"), of_muster(FIRST)], "node2": [agent(1, user="eve")]}
-    said = f"Running as well: torchrun of eve on node1, node2: {DIAGNOSE} account=eve"
+    said = f"Also running: torchrun of eve on node1, node2: {DIAGNOSE} account=eve"
     assert choose(agents) == hand_typed.Choice(launch=FIRST, remark=said)
 
 
@@ -123,7 +123,7 @@ def test_of_several_somebody_has_to_say_which() -> None:
     agents = {"node1": [of_muster(FIRST)], "node2": [of_muster(SECOND)]}
     assert choose(agents, [SECOND]).launch == SECOND
     assert choose(agents) == hand_typed.Choice(
-        ask=f"Several launches run. Running: launch {FIRST} on node1: {DIAGNOSE} launch={FIRST};"
+        ask=f"Several launches are running. Running: launch {FIRST} on node1: {DIAGNOSE} launch={FIRST};"
         f" launch {SECOND} on node2: {DIAGNOSE} launch={SECOND}"
     )
     assert "torchrun of muster on node2" in choose({"node1": [agent(0)], "node2": [agent(1, user="muster")]}).ask
