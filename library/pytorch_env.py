@@ -73,9 +73,9 @@ options:
     default: false
   environments:
     description:
-      - Additional named environments, in the format of C(cluster_environments). The action plugin runs each step for
-        each of them, with a lock C(NAME.lock.txt) next to O(lock). Environments with a C(prefix) are inspected by
-        M(existing_env) and evaluated.
+      - Additional named environments, in the format of C(cluster_environments). Each step runs for each of them.
+      - The lock of an environment is C(NAME.lock.txt) next to O(lock). M(existing_env) inspects environments with a
+        C(prefix).
     type: dict
     default: {}
   environments_root:
@@ -123,9 +123,9 @@ options:
   step:
     description:
       - Step to run. V(look) computes the changes and changes nothing.
-      - V(fetch) downloads the wheels on the first node that needs them, writes them to O(lock), and distributes them to
-        all nodes with the same request. If a node has kept the wheels, nothing is downloaded. The step is skipped on
-        the other nodes. If the download failed, repeat the step to use the next node.
+      - V(fetch) downloads the wheels on the first node that needs them, records them in O(lock), and copies them to all
+        nodes with the same request. Wheels that a node has kept are not downloaded.
+      - If the download failed, repeat V(fetch) to use the next node.
       - V(provide) applies the changes computed by V(look).
     type: str
     choices: [look, fetch, provide]

@@ -291,8 +291,9 @@ class CallbackModule(DefaultCallback):
 
     def _note_failure(self, result: Any) -> None:
         name = self._last_task_name or result.task.get_name().strip()
-        why = reason(result.result, quoted=is_foreign(result.task)).splitlines()[0]
-        self._failures[result.host.get_name()] = Stop(name, why)
+        why = reason(result.result, quoted=is_foreign(result.task))
+        for_all = (result.task.run_once and not is_foreign(result.task)) or result.host.get_name() == "localhost"
+        self._failures[result.host.get_name()] = Stop(name, why, for_all)
 
     def _dump_results(self, result: Mapping[str, Any], *args: Any, **kwargs: Any) -> str:
         shown = {

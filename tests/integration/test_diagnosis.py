@@ -210,7 +210,7 @@ def test_hanging_manual_launch_is_diagnosed(
     assert evidence["launch"]["how"] == "foreign"
     assert [one["node"] for one in evidence["launch"]["nodes"]] == ["node1", "node2"]
     assert {shot["rank"] for all_of in evidence["agents"].values() for one in all_of for shot in one["ranks"]} == {0, 1}
-    assert result["diagnosis"]["lines"][0].startswith("What: ")
+    assert result["diagnosis"]["lines"][0].startswith("Symptom: ")
     assert {"0", "1"} <= running_ranks()  # still running
 
 
@@ -228,6 +228,6 @@ def test_foreign_log_folder_is_diagnosed(
     assert done.rc == 0, done.stdout
     [result] = done.results("Diagnose the launch").values()
     said = result["diagnosis"]
-    assert said["lines"][0] == "What: rank 1, node2: RuntimeError: sample 17 is broken", said["lines"]
+    assert said["lines"][0] == "Symptom: rank 1, node2: RuntimeError: sample 17 is broken", said["lines"]
     assert said["lines"][1] == "Where: node2, rank 1"
     assert said["word"] == "likely"

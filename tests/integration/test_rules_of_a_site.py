@@ -105,7 +105,7 @@ def test_site_rule_names_the_node_without_samples(
     drill.variables["diagnose_rules_commands"] = True
     said, evidence = raised(drill, nodes)
     assert (said["word"], causes(said)) == ("confirmed", [("site.samples", "node2")])
-    assert said["lines"][4] == "Type: Mount them again"
+    assert said["lines"][4] == "Next step: Mount them again"
     assert said["causes"][0]["proofs"][0]["source"] == "test on node2"
     # The command runs only on the node of the exception, without privileges.
     assert {node: ran for node, ran in evidence["ran"].items() if ASKS in ran}.keys() == {"node2"}

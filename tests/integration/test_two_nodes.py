@@ -71,7 +71,7 @@ def test_rehearsal_of_all_experiments(tmp_path: Path) -> None:
         assert {f"recordings/{name}.txt" for name in names[:-1]} <= set(packed.getnames())
         live = packed.extractfile("recordings/stopped_live.txt")
         assert live is not None
-        assert "  What: the launch has not ended\n" in live.read().decode()
+        assert "  Symptom: the launch has not ended\n" in live.read().decode()
 
 
 def test_nodes_work_with_cgroup_v2_only(tmp_path: Path) -> None:

@@ -46,5 +46,5 @@ def test_a_running_launch_has_no_end_to_quote() -> None:
     stopped = {"node1": {"ranks": [{"rank": 0}]}, "node2": {"ranks": [{"rank": 2, "state": "T"}]}}
     case = case_of({"launch": {"live": True, "ending": "", "ending_text": ""}, "snapshots": stopped})
     what, where, *_ = lines_of(five_parts(case, decide(case, CAUSES)))
-    assert what == "What: the launch has not ended"
+    assert what == "Symptom: the launch has not ended"
     assert where == "Where: node2, rank 2"

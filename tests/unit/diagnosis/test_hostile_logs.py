@@ -21,7 +21,7 @@ from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import POSSIBLE, Decided, JudgedCause, decide
 from muster.diagnosis.foreign import Known, case_of_logs
 from muster.diagnosis.model import CausePlace, not_looked
-from muster.diagnosis.words import diagnosis, said, to_type
+from muster.diagnosis.words import diagnosis, next_step, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ WITHOUT_NAMES = {
     for command in (cause.command, *(one.command for one in (*cause.confirm, *cause.refute)))
     if isinstance(command, str) and "{" not in command
 }
-TELL_APART = "to tell these apart: "
+TELL_APART = "to distinguish these causes, run: "
 # What the logs would have a shell run, beside Ansible's own programs.
 PROGRAMS = ("ansible", "ansible-playbook", "df", "touch", "umount", "id", "ssh", "sh", "curl", "n1")
 STUB = """#!/bin/sh
@@ -58,7 +58,7 @@ def commands_of(case: LaunchCase) -> Iterator[str]:
                 yield said(case, one)["fix"].get("command", "")
                 for question in (*cause.confirm, *cause.refute):
                     asked = JudgedCause(cause, place, POSSIBLE, ((question, not_looked("")),), ())
-                    typed = to_type(case, Decided("unknown", [], [asked], [], [], []))
+                    typed = next_step(case, Decided("unknown", [], [asked], [], [], []))
                     yield typed.removeprefix(TELL_APART) if typed.startswith(TELL_APART) else ""
 
 

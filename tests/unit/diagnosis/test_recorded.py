@@ -40,9 +40,9 @@ def test_what_is_said_of_it(machine: str, name: str) -> None:
     decided = decide(case, CAUSES)
     assert (decided.word, [line(one) for one in decided.causes]) == (expect["word"], expect["causes"])
     said = diagnosis(case, decided)["parts"]
-    assert expect["what"] in said["What"]
-    assert expect.get("why", "") in said["Why"]
-    assert expect["type"] in said["Type"]
+    assert expect["symptom"] in said["Symptom"]
+    assert expect.get("cause", "") in said["Cause"]
+    assert expect["next_step"] in said["Next step"]
 
 
 def test_how_far_a_rank_had_come_is_read_in_torchs_own_words() -> None:

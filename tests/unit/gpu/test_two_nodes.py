@@ -103,8 +103,8 @@ def test_what_muster_kept_of_a_run(tmp_path: Path) -> None:
     findings = [{"id": "launch.signal", "status": "fail"}, {"id": "launch.ended", "status": "pass"}]
     keep(tmp_path, "verdict.json", {"status": "failed", "summary": "rank 1 ended", "findings": findings})
     assert report.read_seen(tmp_path) == Seen("failed", ("launch.signal",), ("rank 1 ended",))
-    keep(tmp_path, "diagnosis.json", {"lines": ["What: rank 1"], "causes": [{"id": "process.killed"}]})
-    assert report.read_seen(tmp_path) == Seen("failed", ("process.killed", "launch.signal"), ("What: rank 1",))
+    keep(tmp_path, "diagnosis.json", {"lines": ["Symptom: rank 1"], "causes": [{"id": "process.killed"}]})
+    assert report.read_seen(tmp_path) == Seen("failed", ("process.killed", "launch.signal"), ("Symptom: rank 1",))
 
 
 @pytest.mark.parametrize(
@@ -124,15 +124,15 @@ def test_seen_beside_expected(seen: Seen, outcome: str) -> None:
 def test_the_table_and_the_summary() -> None:
     results = [
         Result("healthy", "PASS", "healthy", "healthy NET/Socket", ["fine"], 31.4),
-        Result("killed", "FINDING", "failed process.killed", "failed launch.signal", ["What: x", "Why: y"], 28.0),
+        Result("killed", "FINDING", "failed process.killed", "failed launch.signal", ["Symptom: x", "Cause: y"], 28.0),
         Result("held", "FAILED", "failed gpu.taken", "rank 1 does not run", [], 9.0),
         Result("hog", "left out", "", "no time was left"),
     ]
     assert report.table(results).splitlines() == [
         "healthy         31 s  PASS      healthy NET/Socket",
         "killed          28 s  FINDING   failed launch.signal (expected: failed process.killed)",
-        "    What: x",
-        "    Why: y",
+        "    Symptom: x",
+        "    Cause: y",
         "held             9 s  FAILED    rank 1 does not run (expected: failed gpu.taken)",
         "hog              0 s  left out  no time was left",
         "1 PASS, 1 FINDING, 1 FAILED, 1 left out",

@@ -47,7 +47,7 @@ def test_what_was_spared_is_not_called_sound() -> None:
     spared = judged({"gate": "warn", "looks": {"node1": sick}})
     assert table.summary(spared, {}, 1).startswith("1 failed check counted as warnings: 1 node, ")
     sound = judged({"gate": "warn", "looks": {"node1": {}}})
-    assert table.summary(sound, {}, 1).startswith("nothing stands against a launch: 1 node, ")
+    assert table.summary(sound, {}, 1).startswith("ready to launch: 1 node, ")
 
 
 def test_the_metrics_of_a_node_are_in_the_format_of_prometheus() -> None:
@@ -82,6 +82,6 @@ def test_the_report_has_the_worst_first_and_what_was_not_looked_at_last() -> Non
     assert table.report(health, {"links": links}, 2).splitlines() == [
         "FAIL  node2: it is broken. Fix it with: fix",
         "warn  node1: it is slow",
-        "2 nodes, 3 kinds of check, 3 links (median round trip 0.40 ms, 9.4 Gbit/s)",
-        "2 kinds of check do not apply or could not be made: why is in the report",
+        "2 nodes, 3 checks, 3 links (median round trip 0.40 ms, 9.4 Gbit/s)",
+        "2 checks skipped (reasons in the report)",
     ]

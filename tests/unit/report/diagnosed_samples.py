@@ -52,11 +52,11 @@ def kept(count: int, ranks: int, *, hostile: bool = False) -> Artifacts:
     other = {**cause, "says": "node3 ran out of memory", "word": "ruled out", "proofs": []}
     asked = {**other, "word": "possible", "open": ["kernel.oom: root alone may see the kernel log"]}
     parts = {
-        "What": f"rank {culprit[1]}, node3: {raised}",
+        "Symptom": f"rank {culprit[1]}, node3: {raised}",
         "Where": f"node3, rank {culprit[1]}",
-        "Why": f"{cause['says']} [confirmed: {raised} (last words)]",
-        "Not": "node3 ran out of memory",
-        "Type": "Read the traceback in its log",
+        "Cause": f"{cause['says']} [confirmed: {raised} (last words)]",
+        "Ruled out": "node3 ran out of memory",
+        "Next step": "Read the traceback in its log",
     }
     well = samples.healthy(count)
     summary = f"node3: rank {culprit[1]}: {RAISED}"

@@ -22,7 +22,7 @@ def test_no_diagnosis_no_section() -> None:
 
 def test_five_lines_by_their_names() -> None:
     found = section(4, 2)
-    assert [line["name"] for line in found["lines"]] == ["What", "Where", "Why", "Not", "Type"]
+    assert [line["name"] for line in found["lines"]] == ["Symptom", "Where", "Cause", "Ruled out", "Next step"]
     assert (found["word"], found["mark"]) == ("confirmed", "fail")
     assert found["candidates"][0]["open"] == ["kernel.oom: root alone may see the kernel log"]
 

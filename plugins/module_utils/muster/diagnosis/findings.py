@@ -11,8 +11,8 @@ from ..launch.outcome import CLUSTER
 from ..verdict.check import Check
 from ..verdict.commands import playbook
 from ..verdict.finding import Finding, extended, with_fix
+from . import words
 from .decide import CONFIRMED, LIKELY
-from .words import TYPE, WHY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -85,7 +85,9 @@ def of_cause(one: SaidCause) -> Finding:
 
 
 def unknown(said: Diagnosis) -> Finding:
-    return UNKNOWN_CAUSE.unknown(CLUSTER, f"why it failed is {said['parts'][WHY]}", fix=said["parts"][TYPE])
+    return UNKNOWN_CAUSE.unknown(
+        CLUSTER, f"the cause of the failure is {said['parts'][words.CAUSE]}", fix=said["parts"][words.NEXT_STEP]
+    )
 
 
 def named(verdict: Mapping[str, object], participants: Sequence[str]) -> list[str]:

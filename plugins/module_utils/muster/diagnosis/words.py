@@ -1,4 +1,4 @@
-"""A diagnosis for people, in five lines, and as diagnosis.json has it."""
+"""A diagnosis as text in five lines, and in the shape of diagnosis.json."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ MOST_OF_LAST_ERROR = 200  # characters
 MOST_PROOFS = 2
 MOST_CANDIDATES = 6
 MOST_RULED_OUT = 12
-WHY, TYPE = "Why", "Type"
+SYMPTOM, WHERE, CAUSE, RULED_OUT, NEXT_STEP = "Symptom", "Where", "Cause", "Ruled out", "Next step"
 EVERY_NODE = "every node"
-NOWHERE = "no node: nothing that was seen distinguishes one from the others"
+NOWHERE = "no particular node: all nodes show the same symptoms"
 NAMES = "node|peer|rank|what|address|port"
 PLACES = re.compile(rf" \(\{{what\}}\)|\{{({NAMES})\}}")
 ADVISED = re.compile(rf"(['\"]?)\{{({NAMES})\}}\1")
@@ -64,8 +64,7 @@ class SymptomShape(TypedDict):
 
 
 class Diagnosis(TypedDict):
-    """word: confirmed, likely or unknown. lines: what happened, where, why, what was ruled out, what to type.
-    parts: the same by name."""
+    """word: confirmed, likely or unknown. lines: symptom, where, cause, ruled out, next step. parts: these by name."""
 
     schema: int
     launch_id: str
@@ -108,12 +107,12 @@ def diagnosis(case: LaunchCase, decided: Decided) -> Diagnosis:
 
 
 def outcome(said: Diagnosis) -> str:
-    """The cause and what to type, in one sentence."""
+    """Return the cause and the next step in one sentence."""
     if said["causes"]:
         first = said["causes"][0]
         command = first["fix"].get("command")
         return f"{first['word']}: {first['says']}. {first['fix']['text']}{f': {command}' if command else ''}"
-    return f"the cause is unknown; {said['parts'][TYPE]}"
+    return f"the cause is unknown; {said['parts'][NEXT_STEP]}"
 
 
 def said(case: LaunchCase, one: JudgedCause) -> SaidCause:
@@ -196,11 +195,11 @@ def values_of(case: LaunchCase, one: JudgedCause) -> dict[str, str]:
 
 def five_parts(case: LaunchCase, decided: Decided) -> dict[str, str]:
     return {
-        "What": what(case, decided.seen),
-        "Where": where(decided),
-        WHY: why(case, decided),
-        "Not": ruled_out(case, decided),
-        TYPE: to_type(case, decided),
+        SYMPTOM: symptom(case, decided.seen),
+        WHERE: where(decided),
+        CAUSE: cause(case, decided),
+        RULED_OUT: ruled_out(case, decided),
+        NEXT_STEP: next_step(case, decided),
     }
 
 
@@ -208,13 +207,13 @@ def lines_of(parts: Mapping[str, str]) -> list[str]:
     return [f"{name}: {text}" for name, text in parts.items()]
 
 
-def what(case: LaunchCase, seen: Sequence[Symptom]) -> str:
-    """What happened first, by itself, as far as it is known; else what all others only show."""
+def symptom(case: LaunchCase, seen: Sequence[Symptom]) -> str:
+    """Return the first symptom that is not a consequence of another one; if all are, the first."""
     closed = {one.rank for one in case.all_failures if one.by_launcher}
     own = [one for one in seen if not one.victim and one.final] or list(seen)
     first = min(own, key=lambda one: (one.rank in closed, one.when == 0.0, one.when), default=None)
     if first is None:
-        return case.launch["ending_text"] or "nothing is known of it"
+        return case.launch["ending_text"] or "no error was recorded"
     rank = "" if first.rank is None else f"rank {first.rank}"
     place = ", ".join(part for part in (rank, first.node) if part)
     line = f"{first.line}{more_words(case, first)}"
@@ -222,7 +221,7 @@ def what(case: LaunchCase, seen: Sequence[Symptom]) -> str:
 
 
 def more_words(case: LaunchCase, first: Symptom) -> str:
-    """What NCCL's own last error says, below an exception of torch that names only its kind."""
+    """Return the last error of NCCL below an exception of torch that names only its type."""
     for one in case.all_failures:
         if one.rank == first.rank and one.node == first.node and one.summary == first.line:
             said = LAST_ERROR.search(one.traceback)
@@ -239,7 +238,7 @@ def where(decided: Decided) -> str:
 def place_of(one: JudgedCause) -> str:
     node, peer, rank = one.place.node, one.place.peer, one.place.rank
     if one.everywhere:
-        return f"{EVERY_NODE} alike"
+        return EVERY_NODE
     if peer:
         return f"between {node} and {peer}"
     if node:
@@ -247,13 +246,13 @@ def place_of(one: JudgedCause) -> str:
     return NOWHERE
 
 
-def why(case: LaunchCase, decided: Decided) -> str:
+def cause(case: LaunchCase, decided: Decided) -> str:
     if decided.causes:
         return ". ".join(because(case, one) for one in decided.causes[:2])
     if decided.candidates:
         names = [filled(case, one, one.cause.says) for one in decided.candidates]
-        return f"unknown; what remains: {few(list(dict.fromkeys(names)), '; or ')}"
-    return "unknown; none of the causes that are known here fits what was seen"
+        return f"unknown; possible: {few(list(dict.fromkeys(names)), '; or ')}"
+    return "unknown; no known cause matches the symptoms"
 
 
 def because(case: LaunchCase, one: JudgedCause) -> str:
@@ -262,7 +261,7 @@ def because(case: LaunchCase, one: JudgedCause) -> str:
 
 
 def ruled_out(case: LaunchCase, decided: Decided) -> str:
-    """Those first that one would have taken for what is said: of its kind, and near."""
+    """Return the causes that were ruled out, those of the same group and near the cause first."""
     said = [*decided.causes, *decided.candidates][:1]
     groups = [one.cause.group for one in said]
     nearest = sorted(
@@ -272,7 +271,7 @@ def ruled_out(case: LaunchCase, decided: Decided) -> str:
     return few(list(named), "; ") if named else "nothing was ruled out"
 
 
-def to_type(case: LaunchCase, decided: Decided) -> str:
+def next_step(case: LaunchCase, decided: Decided) -> str:
     if decided.causes:
         one = decided.causes[0]
         fix, command = advice(case, one), command_of(case, one, one.cause.command)
@@ -280,5 +279,5 @@ def to_type(case: LaunchCase, decided: Decided) -> str:
     for one in decided.candidates:
         for question in one.open_questions:
             if command := command_of(case, one, question.command):
-                return f"to tell these apart: {command}"
-    return "no further look is known; keep the logs"
+                return f"to distinguish these causes, run: {command}"
+    return "keep the logs; no further check is known"

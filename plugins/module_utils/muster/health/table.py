@@ -1,4 +1,4 @@
-"""The cluster's health for people, in a few lines."""
+"""The health of the cluster, in a few lines."""
 
 from __future__ import annotations
 
@@ -17,31 +17,27 @@ MARKS = {"fail": "FAIL", "unknown": "????", "warn": "warn"}
 
 
 def report(health: Health, network: Mapping[str, Any], nodes: int) -> str:
-    """What was found, the worst first; then what was looked at, and how much was not."""
+    """Return the findings, worst first, then the number of checks, and of skipped checks."""
     lines = []
     for status, mark in MARKS.items():
         lines += [f"{mark}  {line}" for line in as_lines([one for one in health.findings if one.status == status])]
-    lines.append(looked_at(health, network, nodes))
-    return "\n".join([*lines, *not_looked_at(health.skipped)])
+    lines.append(checked(health, network, nodes))
+    return "\n".join([*lines, *not_checked(health.skipped)])
 
 
 def summary(health: Health, network: Mapping[str, Any], nodes: int) -> str:
-    """One sentence: nothing stands against a launch. The warnings are findings of the verdict, each for itself."""
-    said = (
-        f"{plural(health.spared, 'failed check')} counted as warnings"
-        if health.spared
-        else "nothing stands against a launch"
-    )
-    return f"{said}: {looked_at(health, network, nodes)}"
+    """Return one sentence without the warnings, which are findings of the verdict."""
+    ready = f"{plural(health.spared, 'failed check')} counted as warnings" if health.spared else "ready to launch"
+    return f"{ready}: {checked(health, network, nodes)}"
 
 
-def looked_at(health: Health, network: Mapping[str, Any], nodes: int) -> str:
+def checked(health: Health, network: Mapping[str, Any], nodes: int) -> str:
     ran = len({*health.ran, *(one.id for one in health.findings)})
-    return f"{plural(nodes, 'node')}, {plural(ran, 'kind')} of check{links(network)}"
+    return f"{plural(nodes, 'node')}, {plural(ran, 'check')}{links(network)}"
 
 
 def links(network: Mapping[str, Any]) -> str:
-    """The links in one clause: how many, how long a message takes, how fast they are."""
+    """Return the number of links with their median round trip and bandwidth."""
     probed = [link for link in network.get("links", []) if link["outcome"] != "not_tried"]
     if not probed:
         return ""
@@ -53,10 +49,7 @@ def links(network: Mapping[str, Any]) -> str:
     return parts[0] + (f" (median {', '.join(parts[1:])})" if parts[1:] else "")
 
 
-def not_looked_at(skipped: Sequence[Skipped]) -> list[str]:
-    """One line: the reasons, of which a node without GPUs has many, are in the report."""
+def not_checked(skipped: Sequence[Skipped]) -> list[str]:
+    """Return one line; a node without GPUs has many reasons, which are in the report."""
     kinds = len({entry["id"] for entry in skipped})
-    do = "does" if kinds == 1 else "do"
-    return (
-        [f"{plural(kinds, 'kind')} of check {do} not apply or could not be made: why is in the report"] if kinds else []
-    )
+    return [f"{plural(kinds, 'check')} skipped (reasons in the report)"] if kinds else []

@@ -1,4 +1,4 @@
-"""The last line of a run: one sentence of what came of it, after a word in capitals."""
+"""The last line of a run: the result in one sentence, after a word in capitals."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 CALM = ("healthy", "degraded")
-ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")  # ssh names that of its node in whatever it says
+ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")  # ssh puts the node's address into every message
 
 
 class Stop(NamedTuple):
-    """The task at which a node stopped, and why."""
+    """The task at which a node stopped, and why. for_all: the task runs once, on the controller, for all nodes."""
 
     task: str
     why: str
+    for_all: bool = False
 
 
 @dataclass(frozen=True)
 class RunEnding:
-    """What is known when a run ends.
+    """The state at the end of a run.
 
-    book: the playbook's file name, empty where nothing is to be said of its end. contacts: whether it contacts nodes.
-    nodes: how many there are. changed: those on which something was, or in check mode is to be. failures: node ->
-    where it stopped and why. where: the page, or what else to read. reminder: what a run that went well must not let
-    anybody miss. outcome: what came of it, where the playbook has a sentence of its own. unfinished: what holds for the
-    nodes of failures until the run is finished, and how to finish it: a sentence without its subject. closing: {status,
-    text} where the whole line is its own.
+    book: file name of the playbook, empty for a playbook without a last line. contacts: whether it contacts nodes.
+    nodes: number of nodes. changed: nodes that were changed (in check mode: that a run would change). failures: node ->
+    where it stopped and why. where: path of the report or verdict. reminder: what a successful run adds to its line.
+    outcome: the result, if the playbook words it itself. unfinished: state of the nodes in failures until the run is
+    repeated, and how to repeat it: a sentence without its subject. closing: {status, text}, replaces the whole line.
     """
 
     book: str = ""
@@ -49,12 +49,12 @@ class RunEnding:
 
 
 def last_line(end: RunEnding) -> tuple[str, str]:
-    """Return the status, for the colour, and the line; both empty where there is nothing to say."""
+    """Return the status, for the colour, and the line; both empty for a run without a last line."""
     if end.closing:
         return str(end.closing["status"]), str(end.closing["text"])
     where = f" ({end.where})" if end.where else ""
     status, sentence = _ending(end)
-    # Of a run that did not go well one reason is enough.
+    # The line of a failed run gives one reason only.
     if end.reminder and status in CALM:
         status, sentence = "degraded", f"{sentence}, but {end.reminder}"
     return (status, f"{sentence}{where}") if sentence else ("", "")
@@ -66,11 +66,12 @@ def _ending(end: RunEnding) -> tuple[str, str]:
         if status not in CALM:
             return status, f"{status.upper()}: {end.verdict['summary']}"
         if end.failures:
-            return status, f"{_calm(end, status)}, but before that {_stops(end.failures)}"
+            return status, f"{_calm(end, status)}, but earlier {_stops(end.failures)}"
         return status, _calm(end, status)
     if end.failures:
         left = f". {few(list(end.failures))} {end.unfinished}" if end.unfinished else ""
-        return "stopped", f"STOPPED: {_stops(end.failures)}{left}"
+        stopped = _stops(end.failures)
+        return "stopped", f"STOPPED{' ' if stopped.startswith('at ') else ': '}{stopped}{left}"
     if end.outcome:
         return "healthy", f"CHECKED: without --check, {end.outcome}" if end.check else f"DONE: {end.outcome}"
     if end.book and not end.contacts:
@@ -85,24 +86,21 @@ def _ending(end: RunEnding) -> tuple[str, str]:
 
 
 def _calm(end: RunEnding, status: str) -> str:
-    """Nothing failed. The warnings were shown one by one before; here they are counted, and the first is named."""
-    summary = str((end.verdict or {})["summary"])
-    warned = [one for one in (end.verdict or {}).get("findings", []) if one["status"] == "warn"]
+    """Nothing failed. All warnings were shown before; this line names the first and counts the others."""
+    verdict = end.verdict or {}
+    warned = [one for one in verdict.get("findings", []) if one["status"] == "warn"]
     if end.check:
-        counted = f", and health has {plural(len(warned), 'warning')} as things are" if warned else ""
+        counted = f", and health currently has {plural(len(warned), 'warning')}" if warned else ""
         return f"{_checked(end)}{counted}"
     if status == "degraded" and warned:
-        more = f", the first about {warned[0]['node']}: {warned[0]['summary']}" if len(warned) > 1 else _of(warned[0])
-        return f"{status.upper()}: {summary}, with {plural(len(warned), 'warning')}{more}"
-    return f"{status.upper()}: {summary}"
-
-
-def _of(warning: Mapping[str, Any]) -> str:
-    return f" about {warning['node']}: {warning['summary']}"
+        first = f"{warned[0]['node']}: {warned[0]['summary']}"
+        more = f" (and {plural(len(warned) - 1, 'more warning')})" if len(warned) > 1 else ""
+        return f"{status.upper()}: {first}{more}; {verdict['summary']}"
+    return f"{status.upper()}: {verdict['summary']}"
 
 
 def _checked(end: RunEnding) -> str:
-    """A check ends with what a run does: whether it is worth one is why it was made."""
+    """Return what a run without --check would change."""
     does = f"changes {few(end.changed)}" if end.changed else f"changes nothing on {_all_of(end)}"
     return f"CHECKED: nothing was changed, and a run without --check {does}"
 
@@ -112,11 +110,22 @@ def _all_of(end: RunEnding) -> str:
 
 
 def _stops(failures: Mapping[str, Stop]) -> str:
-    """The first reason, with all the nodes that it stopped, and only the names of those that others did."""
-    # A sentence may begin with its node's name, which the line has already.
-    reasons = {node: stop.why.removeprefix(f"{node}: ") for node, stop in failures.items()}
+    """Return the first reason with all nodes that it stopped, and the names of the nodes that stopped for others."""
+    # A sentence may begin with the name of its node, which is in the line already.
+    reasons = {node: headline(stop.why).removeprefix(f"{node}: ") for node, stop in failures.items()}
     first, why = next(iter(reasons.items()))
     same = [node for node, each in reasons.items() if ADDRESS.sub("", each) == ADDRESS.sub("", why)]
     others = [node for node in failures if node not in same]
     more = f" (and {few(others)} for another reason)" if others else ""
-    return f"{few(same)} at '{failures[first].task}': {why}{more}"
+    nodes = "" if failures[first].for_all else f"{few(same)} "
+    return f"{nodes}at '{failures[first].task}': {why}{more}"
+
+
+def headline(text: str) -> str:
+    """Return one line of a message: of a title with a list below it the first entry, else the first line."""
+    first, *rest = [line.strip() for line in text.splitlines() if line.strip()] or [""]
+    entries = [line[2:] for line in rest if line.startswith("- ")]
+    if not entries:
+        return " ".join([first, *rest[:1]]) if first.endswith(":") else first
+    more = f" (and {len(entries) - 1} more)" if len(entries) > 1 else ""
+    return f"{first} {entries[0]}{more}" if first.endswith(":") else f"{entries[0]}{more}"

@@ -13,7 +13,7 @@ from muster.diagnosis.decide import decide
 from muster.diagnosis.findings import with_diagnosis
 from muster.diagnosis.launched import Gathered, case_shape, involved
 from muster.diagnosis.site_rules import asked, open_questions
-from muster.diagnosis.words import TYPE, diagnosis, lines_of
+from muster.diagnosis.words import NEXT_STEP, diagnosis, lines_of
 from muster.launch.endings import has_failed
 from muster.net_probe.quality import SLOW_STREAM
 from muster_controller.artifacts.runs import write_json
@@ -138,7 +138,7 @@ def recorded(supervisor: Supervisor) -> Gathered:
 
 
 def keep(folder: Path, evidence: CaseShape, said: Diagnosis, keeping: Keeping) -> None:
-    parts = {**said["parts"], TYPE: typed(said["parts"][TYPE])}
+    parts = {**said["parts"], NEXT_STEP: typed(said["parts"][NEXT_STEP])}
     shown = {**said, "lines": lines_of(parts), "parts": parts}
     for name, content in (("evidence.json", evidence), ("diagnosis.json", shown)):
         path = folder / name

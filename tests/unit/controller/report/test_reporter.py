@@ -337,7 +337,7 @@ def test_trouble_with_the_page_is_a_warning_and_no_failure(tmp_path: Path) -> No
     (tmp_path / "kept").write_text("a file where a folder should be")
     done = played(tmp_path, "gpu_nodes: {hosts: {node1: {ansible_host: 10.1.2.300}}}", "site.yml")
     assert "No report is written of this run" in done.stderr
-    assert done.stdout.splitlines()[-1].startswith("STOPPED: ")
+    assert done.stdout.splitlines()[-1].startswith("STOPPED at ")
     assert "Traceback" not in done.stdout + done.stderr
 
 
@@ -350,7 +350,7 @@ def test_older_runs_go_when_a_run_ends_and_the_line_before_the_last_says_so(tmp_
     done = played(tmp_path, "gpu_nodes: {hosts: {node1: {ansible_host: 10.1.2.300}}}", *arguments)
     lines = done.stdout.splitlines()
     said = "Artifacts of rack: 1 run removed; kept are the newest 2 (cluster_artifacts_keep)"
-    assert lines[-1].startswith("STOPPED: ")
+    assert lines[-1].startswith("STOPPED at ")
     assert lines.count(said) == (not check)
     assert check or said in lines[-4:]
     older = ["20260102-120000-abcd", "20260101-120000-abcd"]

