@@ -1,7 +1,8 @@
 """A case from logs of other launches: files or folders of manual torchrun or Slurm launches.
 
 The source of a line is recognized by torch's hook (`[rank3]: `), torchrun's --tee (`[default3]:`), `srun -l`
-(`3: `), pdsh and the like (`node2: `), torchrun's folders (attempt_0/3/stderr.log), a node name in the file name, or
+(`3: `), pdsh and similar tools (`node2: `), torchrun's folders (attempt_0/3/stderr.log), a node name in the file name,
+or
 torchrun's summary of hosts, ranks and exit codes. Lines without a sign have no source.
 """
 
@@ -83,7 +84,7 @@ class ForeignLines:
 
 
 def of_node_rank(number: int) -> str:
-    """Return the name of a node of which only the node rank is known."""
+    """Return a name for a node that is known only by its node rank."""
     return f"node rank {number}"
 
 

@@ -20,7 +20,7 @@ MOST_SHOWN = 400  # characters of a proof
 
 
 def probe(check: str, asks: str, *, whole_cluster: bool = False) -> Question:
-    """Return a question about a finding of the probes after the failure, at the place. whole_cluster: on any node."""
+    """Return a question that checks for a finding of later probes at the place. whole_cluster: on any node."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         ends = ("", "") if whole_cluster else (place.node, place.peer)
@@ -69,7 +69,7 @@ BY_ID = {text.id: text for text in TEXTS}
 
 
 def said(name: str, asks: str, *texts: str, containing: str = "") -> Question:
-    """Return a question whether a rank ended with one of these texts. containing: a regular expression for the line."""
+    """Return a question that checks the last output of ranks for texts. containing: a further pattern for the line."""
     patterns = [re.compile(BY_ID[one].pattern) for one in texts]
     more = re.compile(containing)
 

@@ -30,7 +30,7 @@ OTHERS = {
     "agent.ended": "the launcher failed on a node",
     "unit.ended": "the launch unit was ended externally",
     "node.lost": "a node stopped responding",
-    "launch.stalled": "no rank printed anything any more, or the running launch hangs",
+    "launch.stalled": "no rank produced output any more, or the running launch hangs",
     "launch.limit": "the time limit was reached",
     "launch.lease": "the lease was not renewed",
     "launch.peer": "a node of a detached launch stopped responding or ended",

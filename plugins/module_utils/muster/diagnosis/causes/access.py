@@ -27,8 +27,8 @@ LOST = ("node.lost", "launch.peer", "launch.start")
 
 
 def nodes_lost(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the nodes that the controller cannot reach. A report of a silent peer (from a part of a detached launch)
-    does not count against a node that responds to the controller."""
+    """Yield the nodes that the controller cannot reach. A node that responds to the controller is not lost, even if a
+    peer in a detached launch reported it as silent."""
     shown = [one.node for one in by if one.node and one.id in LOST and one.id != "launch.peer"]
     ends = [name for name, end in case.node_ends.items() if end["lost"] or not end["reached"]]
     return (CausePlace(node) for node in dict.fromkeys((*shown, *ends)))
@@ -244,7 +244,7 @@ CAUSES = (
         "access.cut_off",
         group="access",
         scope="node",
-        says="only {node} was disconnected from the controller for longer than its lease",
+        says="{node}, but no other node, was disconnected from the controller for longer than its lease",
         fix="Check the network path between the controller and {node}, or launch detached",
         command=LOG_IN,
         symptoms=("launch.lease",),

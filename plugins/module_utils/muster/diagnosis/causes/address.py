@@ -183,7 +183,7 @@ CAUSES = (
         "address.nccl_interface",
         group="address",
         scope="node",
-        says="NCCL found no usable interface on {node}: NCCL_SOCKET_IFNAME names a missing one, or none is up",
+        says="NCCL found no usable interface on {node}: NCCL_SOCKET_IFNAME is wrong, or no interface is up",
         fix=NAME_IT,
         command=ADDRESSES,
         symptoms=("nccl.no_interface",),

@@ -48,7 +48,7 @@ def shown_values(option: str, votes: Vote) -> str:
 
 
 def differing_node(option: str) -> Places:
-    """Place at the single differing node of three or more if it shows a symptom. A difference alone names no node."""
+    """Yield the single differing node of three or more nodes if it shows a symptom; otherwise no node."""
 
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         known = values(case, option)
@@ -257,7 +257,9 @@ def came_late(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         return not_looked(f"the start time of the launcher on {place.node} is unknown")
     behind = (at[place.node] or 0.0) - (at[case.head] or 0.0)
     if 0 < case.launch["timeout"] < behind:
-        return yes(f"{behind:.0f} s after {case.head}, which waits {case.launch['timeout']:.0f} s", "start records")
+        return yes(
+            f"started {behind:.0f} s after {case.head}; timeout: {case.launch['timeout']:.0f} s", "start records"
+        )
     return no("the launcher started in time", "start records")
 
 

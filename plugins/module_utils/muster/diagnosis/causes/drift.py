@@ -51,7 +51,7 @@ def code_of(program: Program) -> str | None:
 
 
 def odd_one(known: Callable[[LaunchCase], Mapping[str, str]]) -> Places:
-    """Place at the differing node if only this node showed the symptom itself; otherwise at no node."""
+    """Yield the differing node if only this node showed the symptom itself; otherwise no node."""
 
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         if not any(one.final for one in by):
@@ -228,7 +228,7 @@ CAUSES = (
         symptoms=("python.certificate_time",),
         places=where_met,
         confirm=(
-            probe("net.clock.offset", "does the clock of {node} deviate?"),
+            probe("net.clock.offset", "is the clock of {node} wrong?"),
             probe("time.unsynchronised", "is the clock of {node} not synchronized?"),
         ),
         instead_of=OWN,

@@ -39,7 +39,7 @@ def nodes_of_launchers(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[Caus
 
 
 def by_end(reads: Callable[[NodeEnd, Failure], bool], source: str) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
-    """Return a check of how the launcher of a node ended, before the launch was stopped."""
+    """Return a check whether the launcher of a node ended in the given way before the launch was stopped."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         for one in of_launchers(case):
@@ -247,7 +247,7 @@ CAUSES = (
         "process.manager",
         group="process",
         scope="node",
-        says="the systemd user manager on {node} and the launch ended: the last login ended, and lingering is off",
+        says="the systemd user manager on {node} exited with the last login (lingering is off) and ended the launch",
         fix="Keep the user manager running: loginctl enable-linger",
         symptoms=LAUNCHERS,
         places=nodes_of_launchers,

@@ -1,4 +1,4 @@
-"""Causes at GPUs: missing, hidden, in use, not supported by torch, out of memory, or faulty.
+"""Causes of GPU errors: missing, hidden, in use, not supported by torch, out of memory, or faulty.
 
 CUDA errors are the symptoms. The kernel log during the launch, the node records or later checks of nccl_health confirm
 a hardware fault.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...health.xids import XID_LINE, XIDS
 from ...verdict.commands import OnNode, playbook
-from ...verdict.words import gigabytes
+from ...verdict.words import gigabytes, plural
 from ..drift import environment, value_among
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..questions import probe, said
@@ -85,8 +85,11 @@ def hidden(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     shown = sum(part.isdigit() and (found is None or int(part) < len(found)) for part in value.split(","))
     ranks = len(case.ranks_of(place.node))
     if shown < ranks:
-        return yes(f"{VISIBLE} leaves {shown} GPUs for {ranks} ranks", f"launch environment on {place.node}")
-    return no(f"{VISIBLE} leaves {shown} GPUs")
+        return yes(
+            f"{VISIBLE} leaves {plural(shown, 'GPU')} for {plural(ranks, 'rank')}",
+            f"launch environment on {place.node}",
+        )
+    return no(f"{VISIBLE} leaves {plural(shown, 'GPU')}")
 
 
 # ---------------------------------------------------------------- faults

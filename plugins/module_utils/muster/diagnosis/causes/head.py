@@ -110,7 +110,7 @@ def another_listened(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if is_torch(one):
         return no(f"the listener is {one['command']}", "listeners before the stop")
     return yes(
-        f"{one['command']} (pid {one['pid']}, user {one['user']}) used it", "listeners before the stop", one["started"]
+        f"{one['command']} (pid {one['pid']}, user {one['user']}) listened", "listeners before the stop", one["started"]
     )
 
 

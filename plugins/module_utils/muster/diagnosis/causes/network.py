@@ -28,8 +28,8 @@ def each_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 
 
 def unless_held_up(places: Places) -> Places:
-    """Yield no place if a rank failed first or hangs: waiting ranks and lost connections are then its consequence,
-    whatever the state of the network."""
+    """Yield no place if a rank failed first or hangs: this explains waiting ranks and lost connections, whatever the
+    state of the network."""
 
     def filtered(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         if not is_held_up(case):
@@ -88,7 +88,7 @@ def waits_for_answers(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """Check for sent data that was not acknowledged before the launch was stopped."""
     shot = case.seen["snapshots"].get(place.node)
     if shot is None:
-        return not_looked(f"{place.node} was not looked at before the launch was stopped")
+        return not_looked(f"{place.node} was not inspected before the launch was stopped")
     for rank in shot["ranks"]:
         for one in rank["sockets"]:
             peer = case.node_at(one["peer"].rpartition(":")[0].strip("[]"))

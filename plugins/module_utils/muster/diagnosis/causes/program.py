@@ -78,8 +78,8 @@ def is_behind(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if one.within:
         return no(f"rank {one.rank} is behind, but waits in a collective itself")
     here = next((at(shot["stack"]) for shot in shots_at(case, place) if shot["stack"]), "")
-    where = f", and was at {here}" if here else ""
-    return yes(f"{one.enqueued} collectives started{where}; by rank {first.rank}: {first.enqueued}", one.source)
+    where = f", was at {here}" if here else ""
+    return yes(f"started {one.enqueued} collectives (rank {first.rank}: {first.enqueued}){where}", one.source)
 
 
 def ranks_behind(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
