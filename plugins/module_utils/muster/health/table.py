@@ -1,4 +1,4 @@
-"""The cluster's health for people, in a few lines."""
+"""The cluster's health as a short text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MARKS = {"fail": "FAIL", "unknown": "????", "warn": "warn"}
 
 
 def report(health: Health, network: Mapping[str, Any], nodes: int) -> str:
-    """What was found, the worst first; then what was looked at, and how much was not."""
+    """Return the findings, the worst first, then the number of checks that ran and that were skipped."""
     lines = []
     for status, mark in MARKS.items():
         lines += [f"{mark}  {line}" for line in as_lines([one for one in health.findings if one.status == status])]
@@ -26,22 +26,18 @@ def report(health: Health, network: Mapping[str, Any], nodes: int) -> str:
 
 
 def summary(health: Health, network: Mapping[str, Any], nodes: int) -> str:
-    """One sentence: nothing stands against a launch. The warnings are findings of the verdict, each for itself."""
-    said = (
-        f"{plural(health.spared, 'failed check')} counted as warnings"
-        if health.spared
-        else "nothing stands against a launch"
-    )
+    """Return one sentence for a cluster that is ready to launch. Warnings are separate findings of the verdict."""
+    said = f"{plural(health.spared, 'failed check')} counted as warnings" if health.spared else "Ready to launch"
     return f"{said}: {looked_at(health, network, nodes)}"
 
 
 def looked_at(health: Health, network: Mapping[str, Any], nodes: int) -> str:
     ran = len({*health.ran, *(one.id for one in health.findings)})
-    return f"{plural(nodes, 'node')}, {plural(ran, 'kind')} of check{links(network)}"
+    return f"{plural(nodes, 'node')}, {plural(ran, 'check')}{links(network)}"
 
 
 def links(network: Mapping[str, Any]) -> str:
-    """The links in one clause: how many, how long a message takes, how fast they are."""
+    """Return a clause on the links: their number, median round trip and median rate."""
     probed = [link for link in network.get("links", []) if link["outcome"] != "not_tried"]
     if not probed:
         return ""
@@ -54,9 +50,6 @@ def links(network: Mapping[str, Any]) -> str:
 
 
 def not_looked_at(skipped: Sequence[Skipped]) -> list[str]:
-    """One line: the reasons, of which a node without GPUs has many, are in the report."""
+    """Return one line with the number of skipped checks; the reasons are in the report."""
     kinds = len({entry["id"] for entry in skipped})
-    do = "does" if kinds == 1 else "do"
-    return (
-        [f"{plural(kinds, 'kind')} of check {do} not apply or could not be made: why is in the report"] if kinds else []
-    )
+    return [f"{plural(kinds, 'check')} skipped (reasons in the report)"] if kinds else []
