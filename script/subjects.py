@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 UTILS = ROOT / "plugins/module_utils"
 TARGET = UTILS / "muster_node/looks/subjects.py"
 TEXT = '''\
-"""The looks that a node's health is judged from. Written by script/subjects.py from what the judges read."""
+"""The data collectors of node health. Written by script/subjects.py from the LOOKS in muster/health."""
 
 from __future__ import annotations
 
