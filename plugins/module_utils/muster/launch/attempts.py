@@ -98,7 +98,7 @@ def problems(
         name for name, value in (("launch_spares", options.spares), ("launch_min_nodes", options.min_nodes)) if value
     ]
     if extra and options.restarts <= 0:
-        found.append(f"{' and '.join(extra)} has no effect without launch_restarts: set it, for example to 3.")
+        found.append(f"{' and '.join(extra)}: no effect without launch_restarts; set it, for example to 3.")
     for name in options.spares:
         if name not in inventory:
             found.append(f"launch_spares names {name!r}, which is not in gpu_nodes, or is quarantined.")

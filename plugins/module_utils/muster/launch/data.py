@@ -123,7 +123,7 @@ def _difference(one: DataFacts, usual: DataFacts) -> str:
     if one["kind"] != usual["kind"]:
         return f"a {one['kind']} here, a {usual['kind']} there"
     if one["kind"] == "file":
-        return "different content" if one["bytes"] == usual["bytes"] else f"{_size(one)} here, {_size(usual)} there"
+        return "different content" if one["bytes"] == usual["bytes"] else f"{_size(one)} here; {_size(usual)} there"
     here, there = (dict(map(tuple, each["names"])) for each in (one, usual))
     if here and there:
         lacks = sorted(set(there) - set(here))
@@ -134,7 +134,7 @@ def _difference(one: DataFacts, usual: DataFacts) -> str:
         if said:
             return "; ".join(said)
     if _size(one) != _size(usual):
-        return f"{_size(one)} here, {_size(usual)} there"
+        return f"{_size(one)} here; {_size(usual)} there"
     return "the same number of files and bytes, but different names or sizes"
 
 

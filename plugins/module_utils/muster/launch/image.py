@@ -39,8 +39,7 @@ IMAGE = Check(
     "launch.image",
     seen="sandbox",
     reads="launch_image on each participant: whether the image is present, its id, and its Python and PyTorch",
-    fires="a node does not get the image or has a different one; the image has no torch, a Python that is too old, or a"
-    " device file (fail)",
+    fires="the image is missing or differs on a node, has no torch, a Python below 3.10, or a device file (fail)",
     fix="Fix the error, then launch again: downloaded parts are kept",
 )
 FOLDERS = Check(
@@ -188,11 +187,7 @@ def differing(ids: Mapping[str, str]) -> list[Finding]:
     """Return the findings for different image ids by node. One name may have an image for each architecture."""
     common, count = Counter(ids.values()).most_common(1)[0]
     where = next(name for name, each in ids.items() if each == common)
-    most = (
-        f"{where} has {common[:12]}"
-        if count > 1 or len(ids) == 2
-        else f"the nodes have {len(set(ids.values()))} images"
-    )
+    most = f"{where} has {common[:12]}" if count > 1 or len(ids) == 2 else f"there are {len(set(ids.values()))} images"
     fix = "Set launch_image to the digest of a single-architecture image, or to an archive; then launch again"
     return [
         IMAGE.fail(node, f"the image is {each[:12]}, but {most}", fix=fix, observed=each, expected=common)

@@ -159,7 +159,5 @@ def notes(seen: Mapping[str, Facts]) -> list[str]:
         uids.setdefault(facts["uid"], []).append(name)
     if len(uids) > 1 and any(facts["own"] for facts in seen.values()):
         each = "; ".join(f"{uid} on {few(names)}" for uid, names in uids.items())
-        found.append(
-            f"the account has different uids on the nodes, so its files on shared storage have several owners: {each}"
-        )
+        found.append(f"the account has different uids on the nodes, so shared files have several owners: {each}")
     return found

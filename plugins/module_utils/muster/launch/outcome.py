@@ -158,7 +158,7 @@ def refused(preflight: Sequence[Finding]) -> Verdict:
 
 def finished(record: LaunchRecord) -> list[Finding]:
     passed = [
-        Ending.FINISHED.check.passed(entry.node, f"{plural(entry.nproc, 'rank')} ended with code 0")
+        Ending.FINISHED.check.passed(entry.node, f"{plural(entry.nproc, 'rank')} exited with code 0")
         for entry in record.plan.nodes
     ]
     return [*without_ranks(record), *passed]

@@ -138,9 +138,7 @@ def chosen_backend(request: str, nodes: list[NodeSpec]) -> str:
     """Return gloo or nccl; 'auto' means nccl if all participants have GPUs."""
     without = [node.name for node in nodes if node.gpus < 1]
     if request == "nccl" and without:
-        raise PlanError(
-            [f"cluster_backend is nccl, but these nodes have no GPUs (cluster_gpus): {', '.join(without)}."]
-        )
+        raise PlanError([f"cluster_backend is nccl, but there are no GPUs on {', '.join(without)} (cluster_gpus)."])
     if request not in ("auto", "nccl", "gloo"):
         raise PlanError([f"cluster_backend is {request!r}; it must be auto, nccl or gloo."])
     if request == "auto":
@@ -235,9 +233,7 @@ def problems_of(request: LaunchRequest) -> list[str]:
     if script and module:
         problems.append("A script and a module (launch_module) are both set: set only one of them.")
     if module and not MODULE.match(options.module):
-        problems.append(
-            f"launch_module is {options.module!r}, which is not the name of a module, such as project.train."
-        )
+        problems.append(f"launch_module is {options.module!r}, which is not a module name, such as project.train.")
     problems += launchers.problems_of(
         options.command, script=script, chdir=bool(options.chdir), project=request.project is not None
     )

@@ -324,8 +324,7 @@ def disk(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]:
 
 
 def folders(entry: PlannedNode, facts: Facts) -> list[Finding]:
-    who = "the launch" if facts["own"] else "root"
-    text = f"{who} would write to a folder that other users can change"
+    text = f"other users can change a folder that {'the launch' if facts['own'] else 'root'} writes to"
     return [FOLDERS.fail(entry.node, f"{text}: {each}") for each in facts["foreign"]]
 
 
@@ -357,10 +356,10 @@ def interface(entry: PlannedNode, facts: Facts) -> list[Finding]:
 def gpus(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]:
     node, seen = entry.node, facts["gpus"]
     if request.backend == "nccl" and seen < entry.nproc:
-        text = f"the driver shows {seen} GPUs for {entry.nproc} ranks"
+        text = f"the driver shows fewer GPUs ({seen}) than ranks ({entry.nproc})"
         return [GPUS.fail(node, text, observed=str(seen), expected=str(entry.nproc))]
     if request.backend == "gloo" and seen > 0:
-        text = f"{seen} GPUs are not used by this launch on CPUs"
+        text = f"GPUs ({seen}) are not used by this launch on CPUs"
         return [GPUS.warn(node, text, fix=f"Set cluster_gpus: {seen} for this node")]
     return []
 

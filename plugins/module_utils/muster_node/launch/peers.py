@@ -139,9 +139,7 @@ SILENCE = 20.0  # seconds; twice the patience of an attached supervisor, and at 
 FIRST = 60.0  # seconds until the first heartbeat of a node, which may start later than others
 BEAT = 2.0
 RETRY = 1.0  # seconds between two attempts to connect, or to listen
-STALE = (
-    6.0  # seconds without an answer after which a node reconnects, since the network may have dropped the connection
-)
+STALE = 6.0  # seconds without an answer until a node reconnects; the network may have dropped the connection
 STRANGER = 5.0  # seconds for a new peer to prove that it knows the secret
 LAST_WORDS = 3.0  # seconds for the other nodes to receive this node's outcome
 HURRY = 1.0  # the same while the unit is being stopped
