@@ -29,7 +29,7 @@ The inventory and what was given with -e have 6 problems, and no node was contac
 - job.yml line 4: launch_show_rank is 'none', not a whole number. Correct launch_show_rank.
 - job.yml line 3: launch_detached is 'maybe', not true or false. Correct launch_detached.
 - job.yml line 1: launch_scirpt is no option of Muster (did you mean launch_script?). Correct it, or take it out.
-- job.yml line 6: launch_env sets RANK, which is the launcher's own. Correct launch_env.
+- job.yml line 6: launch_env sets RANK, which only Muster and the launcher may set. Correct launch_env.
 - job.yml line 2: entry 1 of launch_args is --epochs and more behind a space, and the script gets one word. \
 Make each word an entry of its own, as in launch_args: ["--epochs", "..."].
 - the cluster: cluster_launch_nodes names nod2, which is not in gpu_nodes. Write node2, if that is meant.

@@ -266,7 +266,7 @@ def restarted(count: int) -> Artifacts:
     first, second = kept.run["id"], "20261121-215201-77a0"
     checkpoint = f"/var/lib/muster/work/{first}/output/step-400"
     left_out, rest = names(count)[-1], names(count)[:-1]
-    why = f"attempt 1 ({first}) failed: {left_out}: stopped answering; went on with attempt 2 ({second})"
+    why = f"attempt 1 ({first}) failed: {left_out}: stopped answering; continued with attempt 2 ({second})"
     found = [finding("launch.restarted", "warn", left_out, why), *kept.verdict["findings"]]
     of_both = [
         {"number": 1, "launch_id": first, "nodes": names(count), "failed": [left_out], "checkpoint": ""},

@@ -54,8 +54,8 @@ def test_whoever_logs_in_by_another_name_looks_as_root() -> None:
             (has(), has(replace(PLAN, launch_id="x"))),
             "node2: the plan of 20260101-120000-abcd that it keeps cannot be followed",
         ),
-        ((has(run_dir="/srv/other"), has()), "what it says of a node has no such shape"),
-        (({**has(), "plan": "?"}, has(None)), "it is no plan"),
+        ((has(run_dir="/srv/other"), has()), "the plan has an invalid entry for a node"),
+        (({**has(), "plan": "?"}, has(None)), "not a plan of a launch"),
     ],
 )
 def test_refused_by_name(plans: tuple[Any, Any], problem: str) -> None:

@@ -65,10 +65,10 @@ def test_a_vault_file_may_be_read_by_others(tmp_path: Path) -> None:
     ("text", "why"),
     [
         (f"A: 1\nB: [{HIDDEN}]\n", "line 2: it is no text."),
-        (f"A: 1\n{HIDDEN}: x\n", "line 2: what it sets is no name of an environment variable."),
+        (f"A: 1\n{HIDDEN}: x\n", "line 2: the name is not a valid name of an environment variable."),
         (f"A: 1\nB: {HIDDEN}: x\n", "line 2: it is neither NAME=value nor YAML."),
-        (f"A: 1\nA: {HIDDEN}\n", "line 2: A is set once more."),
-        (f'A: "{HIDDEN}\\0"\n', "line 1: the value of A holds a NUL."),
+        (f"A: 1\nA: {HIDDEN}\n", "line 2: A is already set."),
+        (f'A: "{HIDDEN}\\0"\n', "line 1: the value of A contains a NUL character."),
         (HIDDEN, "it holds neither lines NAME=value nor a mapping of names to values."),
         ("", "it holds neither lines NAME=value nor a mapping of names to values."),
         (HIDDEN.encode() + b"\xff", "it is no text in UTF-8."),

@@ -136,7 +136,7 @@ def test_only_a_node_that_lacks_it_is_told_to_pull_it() -> None:
     assert not prepared.refused
     assert [one for one in asked if one[1] == "pull"] == [("node2", "pull")]
     assert prepared.plan.image == {**IMAGE.in_plan, "id": "a" * 64}
-    assert said == [f"image {IMAGE.source}: aaaaaaaaaaaa, Python 3.12.3, torch 2.13.0, the same everywhere"]
+    assert said == [f"image {IMAGE.source}: aaaaaaaaaaaa, Python 3.12.3, torch 2.13.0, same on all nodes"]
 
 
 def test_a_node_that_has_another_image_behind_the_same_name_is_named_and_nothing_more_is_asked() -> None:
@@ -151,8 +151,8 @@ def test_why_a_node_does_not_get_it_is_said_of_that_node() -> None:
     failed = {"node1": {"id": "", "error": "podman pull ended with code 125"}}
     prepared, _, _ = brought({"engine": engines(node1="", node2=""), "pull": failed})
     assert [(one.node, one.summary) for one in prepared.findings] == [
-        ("node2", "it does not have the image: no answer within 1860 s"),
-        ("node1", "it does not have the image: podman pull ended with code 125"),
+        ("node2", "the image is missing: no answer within 1860 s"),
+        ("node1", "the image is missing: podman pull ended with code 125"),
     ]
 
 

@@ -57,7 +57,7 @@ def test_a_node_that_does_not_get_it_stops_the_launch_by_name() -> None:
     sent, _ = sending("sudo: a password is required")
     (finding,) = sent.after(prepared()).findings
     assert (finding.id, finding.status, finding.node) == ("launch.project", "fail", "node2")
-    assert finding.summary == "it does not have the project: sudo: a password is required"
+    assert finding.summary == "the project was not copied: sudo: a password is required"
     small, _ = sending({**HAS_IT, "missing": ["a" * 64], "room": 3})
     (finding,) = small.after(prepared()).findings
     assert "/var/lib/muster/users/ada/store has no room for 4 bytes" in finding.summary

@@ -140,7 +140,7 @@ def test_root_reads_nothing_where_nobody_has_the_folders(launch: dict[str, Any],
     (tmp_path / "state" / LAUNCH_ID / "unit").rmdir()
     seen = read(record.started({**launch, "run_dir": "/nowhere"}, spec(tmp_path)))
     assert seen["program"] is None
-    assert seen["unseen"]["program"].endswith("the launch has no folders here")
+    assert seen["unseen"]["program"].endswith("the launch has no folders on this node")
 
 
 def test_a_part_that_fails_hides_no_other() -> None:
