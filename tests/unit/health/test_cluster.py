@@ -48,8 +48,6 @@ def test_failures_counted_as_warnings_are_not_called_ready() -> None:
     assert table.summary(spared, {}, 1).startswith("1 failed check counted as warnings: 1 node, ")
     sound = judged({"gate": "warn", "looks": {"node1": {}}})
     assert table.summary(sound, {}, 1).startswith("ready to launch: 1 node, ")
-||||||| base
-    assert table.summary(sound, {}, 1).startswith("nothing stands against a launch: 1 node, ")
 
 
 def test_metrics_use_the_prometheus_format() -> None:

@@ -1,6 +1,4 @@
 """The health of the cluster, in a few lines."""
-||||||| base
-"""The cluster's health for people, in a few lines."""
 
 from __future__ import annotations
 
@@ -20,8 +18,6 @@ MARKS = {"fail": "FAIL", "unknown": "????", "warn": "warn"}
 
 def report(health: Health, network: Mapping[str, Any], nodes: int) -> str:
     """Return the findings, worst first, then the number of checks, and of skipped checks."""
-||||||| base
-    """What was found, the worst first; then what was looked at, and how much was not."""
     lines = []
     for status, mark in MARKS.items():
         lines += [f"{mark}  {line}" for line in as_lines([one for one in health.findings if one.status == status])]
@@ -33,14 +29,6 @@ def summary(health: Health, network: Mapping[str, Any], nodes: int) -> str:
     """Return one sentence without the warnings, which are findings of the verdict."""
     ready = f"{plural(health.spared, 'failed check')} counted as warnings" if health.spared else "ready to launch"
     return f"{ready}: {checked(health, network, nodes)}"
-||||||| base
-    """One sentence: nothing stands against a launch. The warnings are findings of the verdict, each for itself."""
-    said = (
-        f"{plural(health.spared, 'failed check')} counted as warnings"
-        if health.spared
-        else "nothing stands against a launch"
-    )
-    return f"{said}: {looked_at(health, network, nodes)}"
 
 
 def checked(health: Health, network: Mapping[str, Any], nodes: int) -> str:
@@ -50,8 +38,6 @@ def checked(health: Health, network: Mapping[str, Any], nodes: int) -> str:
 
 def links(network: Mapping[str, Any]) -> str:
     """Return the number of links with their median round trip and bandwidth."""
-||||||| base
-    """The links in one clause: how many, how long a message takes, how fast they are."""
     probed = [link for link in network.get("links", []) if link["outcome"] != "not_tried"]
     if not probed:
         return ""
@@ -65,8 +51,5 @@ def links(network: Mapping[str, Any]) -> str:
 
 def not_checked(skipped: Sequence[Skipped]) -> list[str]:
     """Return one line; a node without GPUs has many reasons, which are in the report."""
-||||||| base
-def not_looked_at(skipped: Sequence[Skipped]) -> list[str]:
-    """One line: the reasons, of which a node without GPUs has many, are in the report."""
     kinds = len({entry["id"] for entry in skipped})
     return [f"{plural(kinds, 'check')} skipped (reasons in the report)"] if kinds else []
