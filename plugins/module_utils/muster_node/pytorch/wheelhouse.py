@@ -55,7 +55,7 @@ class Wheelhouse:
     # Getting
 
     def resolve(self, lock: int) -> pytorch_lock.WheelSection:
-        """Resolve the request today and download the wheels; pytorch_source_builds names packages to build from source."""
+        """Resolve the request and download the wheels; pytorch_source_builds names packages to build from source."""
         resolver = Resolver(self.params["python"], self.root.root)
         new = self._new("wheels")
         with self._pip(lock) as (pip, more), resolver.fresh():

@@ -107,8 +107,8 @@ class Walk:
 
 
 def stays_inside(path: str, target: str) -> bool:
-    """Return whether a link stays in its folder, regardless of other such links in its path: the target contains .. only
-    at its beginning, before any link."""
+    """Return whether a link stays in its folder, regardless of other such links in its path: the target contains ..
+    only at its beginning, before any link."""
     parts = target.split("/")
     up = 0
     while parts[up : up + 1] == [".."]:

@@ -62,7 +62,7 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
 def unsafe(paths: Iterable[str]) -> list[str]:
     """Return the unsafe folders: root mounts on them by name, so other users must not control their parents."""
     found = {path: trust.foreign_writer(str(Path(path).parent)) for path in paths}
-    return [f"{path} is not safe to use: {why}. Choose one in a folder of root" for path, why in found.items() if why]
+    return [f"{path} is not safe to use: {why}. Choose a folder of root" for path, why in found.items() if why]
 
 
 def silent(mount: Mount) -> str:
