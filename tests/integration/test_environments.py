@@ -163,7 +163,7 @@ def test_invalid_request_is_refused_before_contacting_nodes(cluster: Cluster) ->
     }
     result = cluster.run(cluster_environments={"both": wrong["both"], "Upper": wrong["Upper"]})
     assert "cluster_environments: 'both' has requirements and pyproject. Keep one of them." in result.stdout
-    assert "cluster_environments: 'Upper' cannot be a name." in result.stdout
+    assert "cluster_environments: 'Upper' is not a valid name." in result.stdout
     assert "no node was contacted" in result.stdout
     result = cluster.run(cluster_environments={"gone": wrong["gone"], "folder": wrong["folder"]})
     assert f"'gone': {cluster.folder}/gone.txt: it cannot be read (No such file or directory)" in result.stdout

@@ -189,7 +189,7 @@ def test_next_run_completes_a_killed_run(provide: Any, machine: Machine) -> None
 def test_unavailable_version_is_refused_with_one_sentence(provide: Any, machine: Machine, built: str) -> None:
     result, refused = provide("9.9.9")
     assert result.rc != 0
-    assert refused["msg"].startswith("node1: pip finds no torch==9.9.9+cpu, and is offered 2.0.0+cpu, 2.1.0+cpu, ")
+    assert refused["msg"].startswith("node1: pip cannot find torch==9.9.9+cpu; available: 2.0.0+cpu, 2.1.0+cpu, ")
     assert "pytorch_index_url" in refused["msg"]
     assert refused["pip_output"]
     assert live(machine) == built, "the current environment must be kept"

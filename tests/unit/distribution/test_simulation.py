@@ -104,14 +104,14 @@ class Simulation:
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 63, 255])
-def test_it_takes_little_more_than_one_copy(count: int) -> None:
+def test_distribution_takes_little_longer_than_one_copy(count: int) -> None:
     simulation = Simulation(count)
     assert simulation.run() <= PIECES + 2 * count
     assert simulation.most_at_once == 1
 
 
 @pytest.mark.parametrize("holders", [2, 5])
-def test_with_several_holders_lines_are_shorter(holders: int) -> None:
+def test_several_holders_shorten_the_lines(holders: int) -> None:
     simulation = Simulation(60, holders)
     assert simulation.run() <= PIECES + 2 * -(-60 // holders)
     assert simulation.most_at_once == 1
@@ -120,14 +120,14 @@ def test_with_several_holders_lines_are_shorter(holders: int) -> None:
 @pytest.mark.parametrize("count", [7, 63])
 @pytest.mark.parametrize("place", [0, 3, -2])
 @pytest.mark.parametrize("at", [1, PIECES // 2])
-def test_another_takes_over_where_a_giver_dies(count: int, place: int, at: int) -> None:
+def test_dead_source_is_replaced(count: int, place: int, at: int) -> None:
     simulation = Simulation(count)
     dies = simulation.takers[place].name
     assert simulation.run(dies, at) <= PIECES + 2 * count + 3 * NOTICED
     assert simulation.most_at_once <= 2
 
 
-def test_a_holder_that_dies_is_replaced_by_another() -> None:
+def test_dead_holder_is_replaced() -> None:
     simulation = Simulation(8, holders=2)
     # The other one serves both lines.
     assert simulation.run("h0", PIECES // 2) <= 2 * PIECES
@@ -136,7 +136,7 @@ def test_a_holder_that_dies_is_replaced_by_another() -> None:
 @pytest.mark.parametrize("rate", [0.5, 0.25, 0.1])
 @pytest.mark.parametrize("place", [2, 4])
 @pytest.mark.parametrize("sends", [True, False])
-def test_a_slow_node_makes_the_others_wait_three_times_as_long_at_most(rate: float, place: int, *, sends: bool) -> None:
+def test_slow_node_delays_others_by_a_factor_of_three_at_most(rate: float, place: int, *, sends: bool) -> None:
     """It receives slowly, and may send slowly as well."""
     simulation = Simulation(7, rates={f"t{place}": (rate if sends else 1.0, rate)})
     whole = simulation.run(most=20 * PIECES)
@@ -145,13 +145,13 @@ def test_a_slow_node_makes_the_others_wait_three_times_as_long_at_most(rate: flo
     assert whole <= max(others, 1.3 * PIECES / rate)
 
 
-def test_a_very_slow_node_costs_the_others_next_to_nothing() -> None:
+def test_very_slow_node_hardly_delays_others() -> None:
     simulation = Simulation(7, rates={"t2": (0.02, 0.02)})
     simulation.run(most=60 * PIECES)
     assert max(node.done for node in simulation.takers if node.name != "t2") <= 1.3 * PIECES
 
 
-def test_at_the_head_of_a_line_all_go_as_slowly_as_it_does() -> None:
+def test_slow_first_node_slows_the_whole_line() -> None:
     """What is not solved: the first is not passed by, because nobody up the line shows how fast it could go."""
     simulation = Simulation(7, rates={"t0": (0.25, 0.25)})
     assert 4 * PIECES <= simulation.run(most=20 * PIECES) <= 5 * PIECES

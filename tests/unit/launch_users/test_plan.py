@@ -108,19 +108,19 @@ def test_make_plan(case: dict[str, Any]) -> None:
     assert sorted(plan.after.users) == case.get("after", ["anna"] if not plan.problems else [])
 
 
-def test_what_is_noted_comes_back() -> None:
+def test_record_is_parsed_again() -> None:
     record = files.record_of(json_of(NOTED))
     assert files.record_of(files.record_text(record)) == record
     assert files.record_of("") == model.LaunchUsersRecord()
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"users": {"anna": {}}}', '{"users": {"anna": {"uid": "x"}}}'])
-def test_what_was_noted_by_others_is_refused(text: str) -> None:
+def test_invalid_record_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="cannot be read"):
         files.record_of(text)
 
 
-def test_limits_are_in_the_units_of_each_file() -> None:
+def test_limits_use_the_units_of_each_file() -> None:
     user = model.LaunchUser("ben", memlock="64G", nofile="4096:8192", tasks="500")
     assert files.limits_text([user]).splitlines()[1:] == [
         "ben soft memlock 67108864",

@@ -40,7 +40,7 @@ def test_wiping(case: dict[str, Any]) -> None:
     assert bool(list(wiping.still_there(plan))) == bool(plan.shown)
 
 
-def test_folders_above_are_the_deepest_first_and_none_of_the_top() -> None:
+def test_parent_folders_are_sorted_deepest_first_without_system_folders() -> None:
     found = wiping.paths_above(
         ["/opt/muster/pytorch/envs", "/etc/muster/firewall.nft", "/usr/local/lib/muster/bin/torchrun"]
     )
@@ -64,7 +64,7 @@ def forgotten() -> str:
     return "\n".join(texts)
 
 
-def test_every_role_takes_off_what_its_data_puts_on_a_node() -> None:
+def test_every_role_removes_what_its_data_installs() -> None:
     texts = "\n".join(path.read_text() for path in ROLES.glob("*/vars/main.yml"))
     paths = set(re.findall(r"(?<![\w*])/(?:etc|var/lib|run|opt|usr/local)/[\w./*-]*muster[\w./*-]*", texts))
     gone = forgotten()
@@ -75,13 +75,13 @@ def test_every_role_takes_off_what_its_data_puts_on_a_node() -> None:
     assert left == set()
 
 
-def test_every_role_that_takes_something_off_is_asked_to() -> None:
+def test_every_role_with_a_removal_is_called() -> None:
     asked = "\n".join(path.read_text() for path in (*ROLES.glob("*/tasks/forget.yml"), ROLES / "wipe/vars/main.yml"))
     for path in ROLES.glob("*/tasks/forget.yml"):
         assert re.search(rf"\b{path.parents[1].name}\b", asked), path
 
 
 @pytest.mark.parametrize("path", [mtu.NETPLAN, mtu.IF_UP, "/etc/systemd/network/*.d/90-muster-mtu.conf"])
-def test_the_files_of_the_mtu_are_those_that_are_written(path: str) -> None:
+def test_removed_mtu_files_are_those_written(path: str) -> None:
     assert path in yaml.safe_load((ROLES / "mtu/vars/main.yml").read_text())["_mtu_files"]
     assert Path(path).name in (ROOT / "plugins/module_utils/muster/network/mtu.py").read_text()

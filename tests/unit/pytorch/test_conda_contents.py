@@ -53,12 +53,12 @@ def test_packages(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "conda_tree")
-def test_the_environment_that_was_linked(case: dict[str, Any]) -> None:
+def test_linked_environment_matches_the_layout(case: dict[str, Any]) -> None:
     assert refusal(case) == case.get("refusal", "")
 
 
 @cases(__file__, "conda_members")
-def test_members_of_an_archive(case: dict[str, Any]) -> None:
+def test_archive_members_are_validated(case: dict[str, Any]) -> None:
     if "refusal" not in case:
         conda_contents.check_members(map(entry, case["members"]), ROOT)
         return
@@ -76,13 +76,13 @@ def test_members_of_an_archive(case: dict[str, Any]) -> None:
         *((kind, "special") for kind in (tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE)),
     ],
 )
-def test_a_member_of_an_archive(kind: bytes, expected: str) -> None:
+def test_tar_members_become_entries(kind: bytes, expected: str) -> None:
     member = tarfile.TarInfo("bin/x")
     member.type, member.linkname, member.mode = kind, "y", 0o755
     assert conda_contents.member_entry(member) == conda_contents.CondaEntry("bin/x", expected, 0o755, "y")
 
 
-def test_links_without_end() -> None:
+def test_link_loops_are_rejected() -> None:
     circle = {"a": {"b": ""}, "b": {"a": ""}}
     assert conda_contents.leads_out(circle, "a", "b")
     many = {f"l{number}": {f"l{number + 1}/x": "", f"l{number + 1}/y": ""} for number in range(40)}

@@ -27,7 +27,7 @@ SOUND: dict[str, Any] = {
 
 
 @cases(__file__, "existing")
-def test_it_is_recognised_and_judged(case: dict[str, Any]) -> None:
+def test_existing_environment_is_identified_and_evaluated(case: dict[str, Any]) -> None:
     if "made_by" in case:
         assert existing.made_by(case["marks"]) == case["made_by"]
         return

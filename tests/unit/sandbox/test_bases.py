@@ -73,7 +73,7 @@ def known() -> bases.Keyring:
 
 
 @needs_apt
-def test_another_package_of_keys_is_not_opened(tmp_path: Path, known: bases.Keyring) -> None:
+def test_unknown_key_package_is_not_unpacked(tmp_path: Path, known: bases.Keyring) -> None:
     mirror, _ = serve(tmp_path, known)
     with pytest.raises(recipe.UnavailableError, match="is not the known one"):
         recipe.ubuntu_keyring(tmp_path, mirror, known)
@@ -81,7 +81,7 @@ def test_another_package_of_keys_is_not_opened(tmp_path: Path, known: bases.Keyr
 
 
 @needs_apt
-def test_a_strange_key_in_the_known_package_is_refused(tmp_path: Path, known: bases.Keyring) -> None:
+def test_unknown_key_in_the_known_package_is_rejected(tmp_path: Path, known: bases.Keyring) -> None:
     mirror, expected = serve(tmp_path, known)
     with pytest.raises(
         recipe.UnavailableError, match=f"has the key {fingerprints(STRANGE_KEY)[0]}, which is not known"
@@ -91,26 +91,26 @@ def test_a_strange_key_in_the_known_package_is_refused(tmp_path: Path, known: ba
 
 
 @needs_apt
-def test_a_file_that_is_no_key_is_refused(tmp_path: Path, known: bases.Keyring) -> None:
+def test_invalid_key_file_is_rejected(tmp_path: Path, known: bases.Keyring) -> None:
     mirror, expected = serve(tmp_path, known, b"hello")
-    with pytest.raises(recipe.UnavailableError, match="cannot be read: it is no key"):
+    with pytest.raises(recipe.UnavailableError, match="cannot be read: not an OpenPGP key"):
         recipe.ubuntu_keyring(tmp_path, mirror, expected)
 
 
 @needs_apt
-def test_known_keys_are_taken(tmp_path: Path, known: bases.Keyring) -> None:
+def test_known_keys_are_accepted(tmp_path: Path, known: bases.Keyring) -> None:
     mirror, expected = serve(tmp_path, known)
     expected = expected._replace(keys={fingerprints(STRANGE_KEY)[0]: "of these tests"})
     assert recipe.ubuntu_keyring(tmp_path, mirror, expected).read_bytes() == STRANGE_KEY
 
 
 @needs_apt
-def test_an_archive_without_the_package_is_named(tmp_path: Path, known: bases.Keyring) -> None:
-    with pytest.raises(recipe.UnavailableError, match="Ubuntu's keys could not be had from file:///nowhere: "):
+def test_missing_key_package_is_reported(tmp_path: Path, known: bases.Keyring) -> None:
+    with pytest.raises(recipe.UnavailableError, match="Ubuntu's keys could not be downloaded from file:///nowhere: "):
         recipe.ubuntu_keyring(tmp_path, "file:///nowhere", known)
 
 
-def test_a_base_is_made_of_sources_whose_keys_are_known(
+def test_base_uses_sources_with_known_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With tools that print what a test says, and a keyring of nobody's."""
@@ -157,7 +157,7 @@ def test_a_base_is_made_of_sources_whose_keys_are_known(
     full, missing, tool = capsys.readouterr().err.splitlines()
     assert full == bases.failure("debian12", "this machine's package sources", "E: it is full\n")
     assert missing == (
-        "debian12 cannot be made here: apt on this machine has no source of Debian; where it should have one, run"
+        "debian12 cannot be created: apt on this machine has no source of Debian. If one is configured, run"
         " apt-get update."
     )
     assert tool == "mmdebstrap is missing: run script/setup sandbox, or install it."

@@ -81,7 +81,7 @@ def test_plan(case: dict[str, Any]) -> None:
     assert plan.machines == bool(set(case["steps"]) - {"build"})
 
 
-def test_the_command_of_a_machine() -> None:
+def test_run_command() -> None:
     wanted = SandboxRequest(**{**WANTED, "volumes": ["/wheels:/wheels:ro"], "environment": {"no_proxy": "localhost"}})
     spec = sandbox.specification(wanted, "node1")
     words = sandbox.run_command("muster", "/srv/muster", "node1", spec, ["nofile=1024:1024"], ["/dev/fuse"])
@@ -123,6 +123,6 @@ def test_ulimits(case: dict[str, Any]) -> None:
     assert sandbox.ulimits(case["hard"]) == case["limits"]
 
 
-def test_the_last_line() -> None:
-    assert sandbox.outcome("muster", 3) == "the sandbox muster has 3 machines; next: ansible-playbook site.yml"
-    assert sandbox.outcome("muster", 0).startswith("nothing of the sandbox muster is left on this machine")
+def test_last_line() -> None:
+    assert sandbox.outcome("muster", 3) == "the sandbox muster has 3 nodes; next: ansible-playbook site.yml"
+    assert sandbox.outcome("muster", 0).startswith("the sandbox muster was removed from this machine")

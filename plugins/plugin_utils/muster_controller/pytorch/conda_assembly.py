@@ -1,9 +1,9 @@
 """Assemble a conda environment in a separate process, which is unprivileged if the controller is root.
 
 Packages are untrusted input. If the parent is root, the process drops root before it opens the first package: it
-becomes an unused account without groups that owns one temporary folder. If the controller is not root, the process stays that
-user, whose files are protected only by checks: muster.pytorch.conda_contents before anything is linked, and py-rattler
-while it unpacks an archive. Unpacked files are never reused by a later run.
+becomes an unused account without groups that owns one temporary folder. If the controller is not root, the process
+stays that user, whose files are protected only by checks: muster.pytorch.conda_contents before anything is linked, and
+py-rattler while it unpacks an archive. Unpacked files are never reused by a later run.
 """
 
 from __future__ import annotations

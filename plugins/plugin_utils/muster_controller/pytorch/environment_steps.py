@@ -144,7 +144,7 @@ class EnvironmentSteps:
 
     def _written_down(self, lock: LockFile, section: WheelSection) -> dict[str, Any]:
         """Write a node's section to the lock, unless it is present. If the lock or a reviewed lock has a section for
-        the same request, only that one is accepted: a compromised node could otherwise choose the files of all nodes."""
+        the same request, only that one is accepted, so that a compromised node cannot choose the files of all nodes."""
         there = lock.read()
         if section in there:
             return {}
