@@ -1,6 +1,6 @@
-"""Who takes from whom when content goes to many nodes, and what nodes say of it.
+"""Order of a distribution to many nodes, and validation of their answers.
 
-cases/lines: who has it, and who lacks it -> whom each node asks, the first first.
+cases/lines: complete and incomplete nodes -> the sources of each node in order of preference.
 """
 
 from __future__ import annotations

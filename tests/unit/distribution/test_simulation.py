@@ -1,7 +1,7 @@
-"""Many nodes at once, reckoned: the lines and the pace that are in force, on links of given rates.
+"""Simulation of a distribution to many nodes, with the product's lines and pace, on links of given rates.
 
-Time goes in steps in which a link of rate 1 carries one piece. What a node may send is parted among those that take
-from it, and what it may receive is a limit, too; nobody asks for more pieces ahead than nodes do.
+In each time step, a link of rate 1 carries one piece. A node's send rate is divided among its receivers, and its
+receive rate is limited. The number of pieces requested ahead is that of the product.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOTICED = 20  # steps until a giver that is gone is noticed
 
 @dataclass
 class Node:
-    """have: pieces, the first so many. up, down: pieces a step. came: the part of the next piece that has come."""
+    """have: number of pieces, from the first on. up, down: pieces per step. came: received part of the next piece."""
 
     name: str
     have: int = 0
@@ -54,7 +54,7 @@ class Simulation:
         self.most_at_once = 0
 
     def run(self, dies: str = "", at: int = -1, most: int = 4 * PIECES) -> int:
-        """Return the steps until all that live have all of it."""
+        """Return the number of steps until all living nodes are complete."""
         while any(not node.dead and node.have < PIECES for node in self.takers):
             self.time += 1
             assert self.time < most, "it does not come to an end"
@@ -83,7 +83,7 @@ class Simulation:
                 if node.waits >= NOTICED:
                     self.change(node)
                 continue
-            # What a giver has got in this step, it gives in the next one.
+            # A source forwards a piece in the step after its arrival.
             new = min(int(node.came), before[giver.name] - node.have, ASKED_AT_ONCE)
             node.have += new
             node.came = min(node.came - new, 1.0)
@@ -129,7 +129,7 @@ def test_dead_source_is_replaced(count: int, place: int, at: int) -> None:
 
 def test_dead_holder_is_replaced() -> None:
     simulation = Simulation(8, holders=2)
-    # The other one serves both lines.
+    # The other holder serves both lines.
     assert simulation.run("h0", PIECES // 2) <= 2 * PIECES
 
 
@@ -137,7 +137,7 @@ def test_dead_holder_is_replaced() -> None:
 @pytest.mark.parametrize("place", [2, 4])
 @pytest.mark.parametrize("sends", [True, False])
 def test_slow_node_delays_others_by_a_factor_of_three_at_most(rate: float, place: int, *, sends: bool) -> None:
-    """It receives slowly, and may send slowly as well."""
+    """The node receives slowly, and may also send slowly."""
     simulation = Simulation(7, rates={f"t{place}": (rate if sends else 1.0, rate)})
     whole = simulation.run(most=20 * PIECES)
     others = max(node.done for node in simulation.takers if node.name != f"t{place}")
@@ -152,6 +152,6 @@ def test_very_slow_node_hardly_delays_others() -> None:
 
 
 def test_slow_first_node_slows_the_whole_line() -> None:
-    """What is not solved: the first is not passed by, because nobody up the line shows how fast it could go."""
+    """A known limit: the first node is not skipped, because no node above it shows a faster pace."""
     simulation = Simulation(7, rates={"t0": (0.25, 0.25)})
     assert 4 * PIECES <= simulation.run(most=20 * PIECES) <= 5 * PIECES

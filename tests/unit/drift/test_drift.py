@@ -1,4 +1,4 @@
-"""What differs, where it comes from, and what puts it back."""
+"""Drift: differences, their origin, and their repair."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def difference(given: dict[str, Any]) -> DriftDifference:
 
 @cases(__file__, "differences")
 def test_differences(case: dict[str, Any]) -> None:
-    """From results as modules return them, to what differs."""
+    """Derive the differences from results in the format of modules."""
     said = [
         results.taken(one.get("node", "node1"), one["role"], one.get("task", "Look"), one["result"])
         for one in case["said"]

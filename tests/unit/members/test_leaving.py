@@ -1,4 +1,4 @@
-"""What stands against a node's leaving the cluster, and what is said of it."""
+"""Obstacles and messages when a node leaves the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cluster_quarantined may be, what is said of it, and when a launch is refused for a node's own copy."""
+"""Validation of cluster_quarantined, its messages, and launches blocked by a node's own copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes off a node that leaves the cluster, and that every role says so of all that it writes there."""
+"""Removal of Muster from a node: every role must declare all files that it writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.network import mtu
 
 ROOT = Path(__file__).parents[3]
 ROLES = ROOT / "roles"
-# With the driver, which stays: it needs them.
+# Required by the driver, which stays.
 OF_THE_DRIVER = re.compile(r"/etc/apt/preferences\.d/|/etc/modprobe\.d/")
 
 
@@ -54,7 +54,7 @@ def test_parent_folders_are_sorted_deepest_first_without_system_folders() -> Non
 
 
 def forgotten() -> str:
-    """What the roles take off, by their tasks and the data that these go over."""
+    """Return what the roles remove, from their tasks and the data of loops."""
     asked = (*ROLES.glob("*/tasks/forget.yml"), ROLES / "wipe/tasks/main.yml")
     texts = [path.read_text() for path in asked]
     named = {name for text in texts for name in re.findall(r"\b_[a-z_]+", text)}
@@ -68,9 +68,9 @@ def test_every_role_removes_what_its_data_installs() -> None:
     texts = "\n".join(path.read_text() for path in ROLES.glob("*/vars/main.yml"))
     paths = set(re.findall(r"(?<![\w*])/(?:etc|var/lib|run|opt|usr/local)/[\w./*-]*muster[\w./*-]*", texts))
     gone = forgotten()
-    # What package_sources writes it takes back itself; node_baseline only looks for its traces.
+    # package_sources reverts its own files; node_baseline only checks for traces of it.
     of_sources = set(yaml.safe_load((ROLES / "node_baseline/vars/main.yml").read_text())["_node_baseline_traces"])
-    # A folder that goes with what is in it.
+    # A folder that is removed with its contents.
     left = {path for path in paths - of_sources if path not in gone and not OF_THE_DRIVER.match(path)}
     assert left == set()
 

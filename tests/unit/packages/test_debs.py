@@ -1,4 +1,4 @@
-"""Who downloads which deb, and what is read of apt's own words."""
+"""Distribution of .deb downloads, and parsing of apt's output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every file in cases/resolve is one request and the places it leads to, on ubuntu-24.04, x86_64 unless it says so."""
+"""Every file in cases/resolve is one request and the resulting sources, by default for ubuntu-24.04 on x86_64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of a peer, and what is said when not everything came."""
+"""Requests to a peer, and explanations of failed transfers."""
 
 from __future__ import annotations
 

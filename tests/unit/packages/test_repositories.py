@@ -1,4 +1,4 @@
-"""What apt has to know of a repository, what it knows already, and which key is trusted."""
+"""Files of an apt repository, existing entries, and trusted keys."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_additional_components_use_the_archive_url(components: str, needed: bool
 
 
 def test_archive_without_a_keyring_stays_without() -> None:
-    # apt refuses two entries of one suite that are signed in different ways.
+    # apt rejects two entries of one suite with different signatures.
     there = list(repositories.sources("/etc/apt/sources.list", LINES.replace(" contrib", "")))
     found = repositories.of_archive("debian", ("contrib",), there)
     assert found

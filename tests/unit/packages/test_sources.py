@@ -1,4 +1,4 @@
-"""What must change on a node for apt and its certificates to be as requested, and what is taken back."""
+"""Planned changes of apt's sources and of certificates, and their reversal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packages that come over HTTP: who is told, and what is worse than what."""
+"""Warnings about packages over HTTP, and their severity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environments of conda packages: what an environment.yml asks for, and the lock with every package and its hash."""
+"""Conda environments: reading an environment.yml, and the lock of packages with hashes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Every file in cases/ is one decision: what was asked for, what was seen, and what must follow from it.
+"""Every file in cases/ is one decision: the request, the inspection, and the expected result.
 
-plan: request, observed -> plan. judge: request, look -> findings. pip: what pip printed -> the sentence and the fix.
-request: what the inventory says -> requirements and pip's arguments, or the refusal.
+plan: request, observed -> plan. judge: request, look -> findings. pip: pip's output -> the error and the fix.
+request: options of the inventory -> requirements and pip's arguments, or the error.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Environments that somebody else has made: who did, and whether launches may run in them (cases/existing).
+"""Environments that users built: the program that built one, and whether launches can run in it (cases/existing).
 
-What the programs leave is written as their sources write it; none of the programs was at hand.
+The marker files are derived from the source code of the programs, not recorded.
 """
 
 from __future__ import annotations

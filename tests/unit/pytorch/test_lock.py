@@ -1,8 +1,8 @@
 """Every file in cases/ is one decision about the lock.
 
-choose: the lock, what is asked of a node -> the build, whether the lock has it, and what the user is told.
-refuse: a lock that somebody edited -> the sentence. update: the lock, a new environment, what all nodes ask for ->
-the environments that are in the lock then, and what is different, for people.
+choose: lock, request of a node -> build, whether the lock has it, and the note for the user.
+refuse: an edited lock -> the error. update: lock, new environment, requests of all nodes -> the environments in the new
+lock, and the described changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def ask_of(given: dict[str, Any]) -> Ask:
 
 
 def section_of(given: dict[str, Any]) -> WheelSection:
-    """An environment as a case describes it: by its build, and where it is another one than most."""
+    """Return the environment that a case describes: its build, and the differences from the default."""
     variant, python = given["variant"], given.get("python", PYTHON)
     gpus = 0 if variant == "cpu" else 8
     request = ask_of({**given.get("ask", {}), "variant": variant, "gpus": gpus}).request(python)
@@ -90,7 +90,7 @@ def test_update(case: dict[str, Any]) -> None:
     before = [section_of(given) for given in case["lock"]]
     new = section_of(case["new"])
     after = choosing.updated(before, new, [ask_of(given) for given in case["asks"]])
-    # As the file has them, which is in the order of their titles.
+    # In the order of the file, which is sorted by title.
     assert [told(section) for section in lock.parse(lock.render(after))] == case["after"]
     assert lock.changes(before, after, new) == case["changes"]
 

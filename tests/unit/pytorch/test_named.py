@@ -1,5 +1,5 @@
-"""Environments by their names: where each lies, what is wrong with what the inventory says of them, and what their
-files ask for (cases/environments, cases/requirements).
+"""Named environments: their paths, errors in the inventory, and their requirements (cases/environments,
+cases/requirements).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Environments of another package than PyTorch, such as JupyterLab's: the same request, lock and choice."""
+"""Environments without PyTorch, such as JupyterLab's, use the same request, lock and choice."""
 
 from __future__ import annotations
 

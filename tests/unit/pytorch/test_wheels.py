@@ -1,4 +1,4 @@
-"""What is taken for a wheel, and what is refused, whoever made it."""
+"""Validation of wheels."""
 
 from __future__ import annotations
 

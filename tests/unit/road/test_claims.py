@@ -1,4 +1,4 @@
-"""What an administrator is told whose nodes another one is changing, and which steps claim nodes."""
+"""Messages about nodes claimed by another administrator, and the steps that claim nodes."""
 
 from __future__ import annotations
 

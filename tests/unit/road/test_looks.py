@@ -1,4 +1,4 @@
-"""Which steps are looked for at once, and where no quick look excuses a node."""
+"""Steps that are inspected together, and roles without a quick inspection."""
 
 from __future__ import annotations
 

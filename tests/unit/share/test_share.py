@@ -1,4 +1,4 @@
-"""What of an inventory others get, and what stays with the administrator."""
+"""The shared part of an inventory, and what stays with the administrator."""
 
 from __future__ import annotations
 

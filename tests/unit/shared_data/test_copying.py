@@ -1,4 +1,4 @@
-"""What is copied to which node, and in which parts: every answer of a node is foreign."""
+"""Copying data to nodes in parts; answers of nodes are untrusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done for shared folders on a node, from what is there."""
+"""Planned changes for shared folders on a node."""
 
 from __future__ import annotations
 

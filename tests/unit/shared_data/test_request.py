@@ -1,4 +1,4 @@
-"""What may be requested of shared data: every fault with its fix, all at once."""
+"""Validation of the requested shared folders: all errors with fixes at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a shared folder from what each node wrote, saw and read there."""
+"""Evaluation of a shared folder's trial."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES = {"node1": ".muster-x-0", "node2": ".muster-x-1", "node3": ".muster-x-2"}
 
 
 def trial() -> FolderTrial:
-    """Three nodes, with which all is well."""
+    """Return a successful trial with three nodes."""
     wrote = {name: {"uid": 1500, "took": 2.0, "error": "", "kind": ""} for name in NAMES}
     saw = {
         name: {
@@ -50,7 +50,9 @@ def seen(node: str, writer: str, **values: Any) -> FolderTrial:
 
 def test_successful_trial_has_no_findings() -> None:
     assert findings(trial()) == []
-    assert [one.node for one in collect(judge(trial())).findings] == list(NAMES), "each is known to see the others'"
+    assert [one.node for one in collect(judge(trial())).findings] == list(NAMES), (
+        "each node sees the others' files"
+    )
     said = "/data: each of 3 nodes sees the other nodes' files within 1 s, with the right owner"
     assert summary([trial()], "healthy") == said
     assert rates(trial())[0] == {"node": "node1", "write": 134.2, "read": 268.4, "seen": 0.02}

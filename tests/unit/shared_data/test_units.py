@@ -1,4 +1,4 @@
-"""The units of shared folders: their names are systemd's, and their text says what is theirs."""
+"""Names and contents of the systemd units for shared folders."""
 
 from __future__ import annotations
 

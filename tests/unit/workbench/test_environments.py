@@ -1,4 +1,4 @@
-"""Which environments get a kernel."""
+"""Environments with a Jupyter kernel."""
 
 from __future__ import annotations
 

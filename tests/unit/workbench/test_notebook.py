@@ -1,4 +1,4 @@
-"""What is said of a notebook, and the line of ssh."""
+"""Messages about notebooks, and the ssh commands."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_incomplete_answer_is_rejected(part: str) -> None:
     "line", [notebook.tunnel(WAY, EVIL, SEEN["socket"], 8889), notebook.token(WAY, EVIL, "/a b/token")]
 )
 def test_ssh_reads_the_argument_after_its_options_as_host(line: str) -> None:
-    """Asked of ssh itself, which says what it would do and connects to nobody."""
+    """Use ssh itself to parse the command, without a connection."""
     program, *words = shlex.split(line)
     asked = subprocess.run([program, "-G", *words], capture_output=True, text=True, check=False)
     assert "proxycommand" not in asked.stdout

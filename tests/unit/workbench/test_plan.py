@@ -1,4 +1,4 @@
-"""What a node gets for notebooks, and what is taken off it (cases/plan)."""
+"""Planned notebook setup of a node, and its removal (cases/plan)."""
 
 from __future__ import annotations
 
