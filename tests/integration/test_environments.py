@@ -183,7 +183,7 @@ def test_changed_request_is_built_beside_and_a_failure_blocks_no_other(cluster: 
     result = cluster.run(cluster_environments={"broken": broken, **cluster.declared})
     assert result.rc != 0
     assert "environment broken: " in result.stdout
-    assert "pip finds no nobody-has-this" in result.stdout
+    assert "pip cannot find nobody-has-this" in result.stdout
     assert "broken.txt" in result.stdout
     ask = f"{TEAM}/current/bin/python -c 'import tiny; print(tiny.VERSION)'"
     for machine in cluster.machines:

@@ -235,7 +235,7 @@ def owned(machine: Machine) -> str:
 def test_source_is_built_only_on_request_and_never_as_root(provide: Any, machine: Machine, sourced: str) -> None:
     result, refused = provide(pytorch_packages=["sourced==1.0"], pytorch_lock="")
     assert result.rc != 0
-    assert "pip finds no sourced==1.0" in refused["msg"]
+    assert "pip cannot find sourced==1.0" in refused["msg"]
 
     result, _ = provide(pytorch_packages=["sourced==1.0"], pytorch_source_builds=["sourced"], pytorch_lock="")
     assert result.rc == 0, result.stdout

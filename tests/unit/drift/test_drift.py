@@ -134,7 +134,5 @@ def test_table_shows_values_and_origin() -> None:
         "                        seen: a; expected: b",
         "                        since 1970-01-01 00:00:00 UTC, by alice: vi /etc/x (a file's time, sudo's log)",
     ]
-    assert (
-        table.summary(["node1"], [one], ["fail"], []) == "1 thing drifted on node1: /etc/x has other content on node1"
-    )
+    assert table.summary(["node1"], [one], ["fail"], []) == "1 difference on node1: /etc/x has other content on node1"
     assert table.summary(["node1", "node2"], [], [], []) == "no drift on 2 nodes"

@@ -69,7 +69,7 @@ def test_rendered_conda_lock_is_parsed_again() -> None:
     [
         ("six-1.17.0", "six-1.16.0", "the environment for linux-64 was modified (its digest does not match)"),
         ("sha256:000", "md5:000", "its line '"),
-        ("# asked for", "# wanted", "what follows '# environment: linux-64' is not an environment"),
+        ("# asked for", "# wanted", "starts with '# environment: linux-64' is not a conda"),
         ("/six-1.17.0-pyhd8ed1ab_0.tar.bz2", "/six.zip", "is not the URL of a conda package"),
         ("# The conda", "<<<<<<< HEAD\n# The conda", "line '<<<<<<< HEAD' is outside of any environment"),
     ],

@@ -50,9 +50,7 @@ def seen(node: str, writer: str, **values: Any) -> FolderTrial:
 
 def test_successful_trial_has_no_findings() -> None:
     assert findings(trial()) == []
-    assert [one.node for one in collect(judge(trial())).findings] == list(NAMES), (
-        "each node sees the others' files"
-    )
+    assert [one.node for one in collect(judge(trial())).findings] == list(NAMES), "each node sees the others' files"
     said = "/data: each of 3 nodes sees the other nodes' files within 1 s, with the right owner"
     assert summary([trial()], "healthy") == said
     assert rates(trial())[0] == {"node": "node1", "write": 134.2, "read": 268.4, "seen": 0.02}

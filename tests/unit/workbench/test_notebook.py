@@ -69,7 +69,7 @@ def test_ssh_command_uses_the_jump_hosts() -> None:
 
 def test_running_notebook_is_shown_with_a_tunnel_and_without_the_token() -> None:
     said = notebook.lines("node1", SEEN, WAY, 8888)
-    assert said[0] == "The notebook of anna on node1 runs, until it is stopped or the node reboots."
+    assert said[0] == "The notebook of anna on node1 is running until it is stopped or the node reboots."
     assert said[1].endswith(notebook.tunnel(WAY, "anna", SEEN["socket"], 8888))
     assert said[-1].endswith("anna@10.0.0.11 cat /var/lib/muster/users/anna/notebook/token")
 
@@ -77,7 +77,7 @@ def test_running_notebook_is_shown_with_a_tunnel_and_without_the_token() -> None
 def test_notebook_that_starts_at_boot() -> None:
     said = notebook.lines("node1", {**SEEN, "at_boot": True}, None, 8888)
     assert said == [
-        "The notebook of anna on node1 runs, and starts again after a reboot.",
+        "The notebook of anna on node1 is running and starts again after a reboot.",
         "It listens on /run/user/2001/muster-notebook/socket.",
     ]
 

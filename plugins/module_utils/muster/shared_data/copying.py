@@ -126,7 +126,10 @@ def against(target: str, lack: Lack, sizes: Sequence[int], union: Iterable[int])
             f"{gigabytes(lack.room)} are free; free some space, or choose another folder"
         )
     if lack.inodes is not None and len(lack.files) * 2 > lack.inodes:
-        found.append(f"{target} has inodes for only {lack.inodes} of {plural(len(lack.files), 'file')}")
+        found.append(
+            f"{target} has {lack.inodes} free inodes, but copying {plural(len(lack.files), 'file')} requires"
+            f" {len(lack.files) * 2}"
+        )
     return found
 
 

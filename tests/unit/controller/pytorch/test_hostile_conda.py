@@ -314,7 +314,7 @@ def test_packages_of_python_go_where_python_says(place: Place) -> None:
     assert "'../../outside'" in place.refused([python, evil])
     linked = build(place.packages, "python", [link("lib/python1.0/site-packages", "../../share"), file("share/x")])
     said = place.refused([linked, evil])
-    assert "'lib/python1.0/site-packages/evil' lies below 'lib/python1.0/site-packages', which is a link" in said
+    assert "'lib/python1.0/site-packages/evil' is below 'lib/python1.0/site-packages', which is a link" in said
 
 
 @pytest.mark.parametrize("name", ["index.json", "paths.json", "link.json"])
