@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Write plugins/module_utils/muster/known/rows.py: what of roles/gpu_stack/files/versions.yml has to do without YAML.
+"""Write plugins/module_utils/muster/known/rows.py: data of roles/gpu_stack/files/versions.yml for code without YAML.
 
-Judging is standard library alone, and travels to nodes. Run it with .venv-dev/bin/python after a change of the table; a
-test holds the file equal to what this prints with --show.
+Code for nodes may use only the standard library. Run it with .venv-dev/bin/python after a change of the table; a
+test compares the file with the output of --show.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "roles/gpu_stack/files/versions.yml"
 TARGET = ROOT / "plugins/module_utils/muster/known/rows.py"
 HEAD = '''\
-"""What is known of GPUs and of releases, where there is no YAML to read it from.
+"""Data on GPUs and releases for programs without a YAML parser.
 
 Written by script/known.py from roles/gpu_stack/files/versions.yml, which names the sources.
 """

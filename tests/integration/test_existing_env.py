@@ -114,7 +114,7 @@ def installed_states(cluster: Cluster) -> list[str]:
     cluster.put(cluster.machines[0])
     result = cluster.run()
     assert result.rc != 0
-    assert f"node2: environment old: there is no Python at {PREFIX}/bin/python." in result.stdout
+    assert f"node2: environment old: {PREFIX}/bin/python does not exist." in result.stdout
     assert result.stats["failures"] == {"node2": 1}
     cluster.put(cluster.machines[1])
     return cluster.states()
@@ -194,12 +194,12 @@ def test_writable_environment_is_reported_or_refused(cluster: Cluster, installed
         machine.inside("chmod", "o+w", f"{PREFIX}/bin")
         result = cluster.run()
         assert result.stats["failures"] == {"node1": 1}
-        assert f"node1: environment old: everybody may write to {PREFIX}/bin, and so choose" in result.stdout
+        assert f"node1: environment old: every user may write to {PREFIX}/bin, and so change" in result.stdout
         machine.inside("chmod", "o-w", f"{PREFIX}/bin")
         machine.inside("chmod", "0700", BASE)
         result = cluster.run()
         assert result.stats["failures"] == {"node1": 1}
-        assert "its Python does not start as muster: muster cannot start its Python: Permission denied" in result.stdout
+        assert "cannot be started by muster: muster cannot start its Python: Permission denied" in result.stdout
     finally:
         machine.inside("sh", "-ec", f"chmod 0755 {BASE}; chmod o-w {PREFIX}/bin; chown -R root: {BASE}")
 

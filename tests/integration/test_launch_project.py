@@ -206,7 +206,7 @@ def test_file_changed_before_the_start_is_reported_and_stops_the_launch(
     finish(first, nodes)
     said = refused(waiting, "launch.failed")
     assert said.keys() == {"node2"}
-    assert "parts/model.py is not what was sent: its content was changed on this node" in said["node2"]
+    assert "parts/model.py was changed on this node (sha256 mismatch)" in said["node2"]
     # The next launch restores the file.
     last = launches(launch_project=str(project))
     assert "project: from node1 to node2 in" in running(last, nodes)

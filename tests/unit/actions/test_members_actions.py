@@ -133,7 +133,7 @@ def test_what_cannot_be_changed_is_left(
     before = text(world)
     first, second = world.fails("retire_nodes", **options).splitlines()
     assert (first, RUNS_THERE in second) == ("Nothing was changed.", True)
-    said = "Nothing was changed.\n'-x' is no name of a node."
+    said = "Nothing was changed.\n'-x' is not a valid node name."
     assert world.fails("retire_nodes", **{**options, "nodes": ["-x"]}) == said
     assert text(world) == before
     # An inventory that is a program is somebody else's to edit.

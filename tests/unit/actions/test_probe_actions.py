@@ -116,7 +116,7 @@ def test_each_node_writes_and_reads_what_another_one_wrote(
 ) -> None:
     share = Share(world, monkeypatch)
     found = share.run()
-    summary = "/data: 3 nodes see within 1 s what each of them wrote, with the right owner"
+    summary = "/data: each of 3 nodes sees the other nodes' files within 1 s, with the right owner"
     assert (found["failed"], found["verdict"]["summary"], found["msg"].splitlines()[-1]) == (False, summary, summary)
     assert found["msg"].splitlines()[2].split() == ["node1", "52.4", "104.9", "0.02"]
     write, see, read, remove = (share.programs.of(verb) for verb in ("write", "see", "read", "remove"))
@@ -133,7 +133,7 @@ def test_each_node_writes_and_reads_what_another_one_wrote(
         found = world.run("shared_data_trial", check=True, paths=check, megabytes=1)
         assert found == {"changed": False, "msg": f"{what}: nothing is written in check mode."}
     found = share.run(paths=[])
-    assert (found["failed"], found["msg"]) == (False, "there is no shared folder to try (shared_data_mounts)")
+    assert (found["failed"], found["msg"]) == (False, "no shared folders to test (shared_data_mounts)")
 
 
 def test_a_node_that_cannot_take_part_is_a_finding(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def test_a_node_that_cannot_take_part_is_a_finding(world: World, monkeypatch: py
     share.programs.answers["write"] = lambda name, _: SILENT if name == "node2" else share.fine
     said = share.run()["msg"]
     assert (share.programs.of("see"), list(share.programs.of("remove"))) == ({}, ["node1"])
-    assert "node2: /data was not tried there: no route to host" in said
-    assert "node3: /data was not tried there: it was not reached" in said
+    assert "node2: /data was not tested: no route to host" in said
+    assert "node3: /data was not tested: it was not reached" in said
     world.vars["ansible_play_hosts"] = []
     assert world.fails("shared_data_trial", paths=[], megabytes=1).startswith("None of the nodes could be reached. ")

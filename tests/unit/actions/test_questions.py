@@ -202,8 +202,8 @@ def test_what_drifted_is_repaired_where_no_launch_runs(
     said = {"node1": running(), "node3": {"launches": []}}
     drift.programs.answers["jobs"] = lambda name, _: said.get(name, SILENT)
     assert drift.run(repair=True)["drift"]["repairs"] == [
-        f"node1: network waits for the end of {RUN}: ssh.service is stopped",
-        "node2: pytorch waits for the end of what it did not say: torch was changed",
+        f"node1: network waits until {RUN} has finished: ssh.service is stopped",
+        "node2: pytorch waits until what it did not say has finished: torch was changed",
     ]
     assert drift.ran == []
 
@@ -326,10 +326,10 @@ def test_a_notebook_is_started_and_the_way_to_it_shown(
 
 def test_a_notebook_that_cannot_be_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = Programs(monkeypatch, look={"error": "anna is no launch user"})
-    assert world.fails("notebook", nodes=["node9"]) == "node9 is in workbench_nodes, and not in gpu_nodes."
+    assert world.fails("notebook", nodes=["node9"]) == "node9 is in workbench_nodes but not in gpu_nodes."
     assert world.fails("notebook", nodes=["node1"], user="anna").startswith("node1 reports: ")
     programs.answers["look"] = notebook(user="root")
-    assert world.fails("notebook", nodes=["node1"], user="anna").startswith("node1 answered for the user ")
+    assert world.fails("notebook", nodes=["node1"], user="anna").startswith("node1 returned the user ")
 
 
 def test_what_there_is_to_diagnose(

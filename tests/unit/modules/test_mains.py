@@ -169,7 +169,8 @@ def test_what_is_taken_off_a_node(tmp_path: Path) -> None:
     write(tmp_path / "muster/wheels/one", "ours")
     folders = [{"path": str(theirs.parent), "only": ["wheels"], "keeps": "people wrote"}]
     given: dict[str, Any] = {**NODE, "files": [str(ours)], "folders": folders}
-    gone, left = [str(ours), f"{tmp_path}/muster/wheels"], f"{tmp_path}/muster stays, with what people wrote: notes"
+    gone = [str(ours), f"{tmp_path}/muster/wheels"]
+    left = f"{tmp_path}/muster stays, because it contains files that people wrote: notes"
     header = "node1: what Muster has there"
     diff = {"before_header": header, "after_header": header, "before": f"{gone[0]}\n{gone[1]}\n", "after": ""}
     answered = {"changed": True, "gone": gone, "left": [left], "msg": f"node1: {left}.", "diff": diff}

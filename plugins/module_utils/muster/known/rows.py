@@ -1,4 +1,4 @@
-"""What is known of GPUs and of releases, where there is no YAML to read it from.
+"""Data on GPUs and releases for programs without a YAML parser.
 
 Written by script/known.py from roles/gpu_stack/files/versions.yml, which names the sources.
 """

@@ -113,7 +113,7 @@ def test_content_that_was_changed_is_named(spec: dict[str, Any], content: bytes)
     with pytest.raises(files.UnsafePathError) as refused:
         project.place(spec, NOBODY)
     assert f"{refused.value.filename} {refused.value.strerror}" == (
-        "lib/deep/model.py is not what was sent: its content was changed on this node"
+        "lib/deep/model.py was changed on this node (sha256 mismatch)"
     )
 
 
