@@ -1,4 +1,4 @@
-"""Inventories that are written, keys that are copied, and what is concluded from launches that are over."""
+"""Actions that write inventories, copy keys, and evaluate finished launches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEp/Kq7JMActy0Ycv8l1qWR2g4GfKuM2DG18j
 ACCEPTANCE = Path(__file__).parents[3] / "roles/ddp_smoke/files/acceptance"
 
 
-def test_a_new_inventory_is_written_once(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_inventory_is_never_overwritten(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = world.action("import_inventory").work.__globals__
     sample = tmp_path / "inventory/lab/group_vars"
     sample.mkdir(parents=True)
@@ -49,7 +49,7 @@ def test_a_new_inventory_is_written_once(world: World, tmp_path: Path, monkeypat
     assert wrong == [nothing, "- import_to is '../x', which is no name of a folder. Use letters, digits, - and _."]
 
 
-def test_a_folder_to_launch_with_has_no_secret(world: World, tmp_path: Path, displayed: list[str]) -> None:
+def test_shared_inventory_contains_no_secret(world: World, tmp_path: Path, displayed: list[str]) -> None:
     known = tmp_path / "known_hosts"
     for number in (1, 2, 3):
         own = {"ansible_connection": "ssh", "ansible_host": f"10.0.0.{number}", "ansible_password": "hunter22"}
@@ -74,7 +74,7 @@ def test_a_folder_to_launch_with_has_no_secret(world: World, tmp_path: Path, dis
     assert world.fails("share_inventory", **options).startswith("Nothing was written. node1")
 
 
-def test_a_key_is_copied_by_a_login_with_a_password(
+def test_public_key_is_copied_with_password_login(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     modules = Modules(monkeypatch, changed=True)
@@ -104,7 +104,7 @@ def launch(folder: Path, nodes: int, speed: float) -> dict[str, Any]:
     return {"plan": a_plan(nodes).as_json(), "events": [summary], "verdict": verdict, "artifacts": str(folder)}
 
 
-def test_launches_of_one_training_are_compared(world: World, tmp_path: Path) -> None:
+def test_launches_of_same_training_are_compared(world: World, tmp_path: Path) -> None:
     assert world.run("launch_comparison", all_nodes={})["msg"] == "Nothing was launched."
     whole, one = (launch(tmp_path / "rack" / name, nodes, 100.0 * nodes) for name, nodes in (("2-a", 2), ("2-b", 1)))
     found = world.run("launch_comparison", all_nodes=whole, one_node=one)

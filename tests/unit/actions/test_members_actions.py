@@ -1,4 +1,4 @@
-"""Claiming, quarantining and retiring nodes, and a new login, with nodes that answer as a test says."""
+"""Actions that claim, quarantine and retire nodes, and test a new login, with simulated nodes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def hard_fault(node: str) -> list[dict[str, Any]]:
     return [{"id": LOST.id, "status": "fail", "node": node, "summary": "GPU 0 fell off the bus"}]
 
 
-def test_a_node_is_quarantined_in_the_inventory_and_on_the_node(world: World, programs: Programs) -> None:
+def test_quarantine_is_written_to_inventory_and_node(world: World, programs: Programs) -> None:
     before = text(world)
     programs.answers["jobs"] = {"launches": [{**RUNS, "nodes": ["node3"]}]}
     disk: dict[str, Any] = {"nodes": ["node3", "node3"], "reason": "a disk", "release": False}
@@ -59,7 +59,7 @@ def test_a_node_is_quarantined_in_the_inventory_and_on_the_node(world: World, pr
     assert re.fullmatch(words, found["outcome"])
     asked = programs.of("keep")["node3"]
     assert (asked["check"], asked["quarantine"]["reason"], "reason: a disk" in text(world)) == (False, "a disk", True)
-    # The same again changes nothing, and a silent node is named.
+    # Repeating the command changes nothing. A node without a response is named.
     before = text(world)
     programs.answers |= {"keep": {"changed": False}, "jobs": {"launches": []}}
     again = world.run("quarantine_nodes", nodes=["node2"], reason="a fan", release=False)
@@ -72,7 +72,7 @@ def test_a_node_is_quarantined_in_the_inventory_and_on_the_node(world: World, pr
     assert text(world) == before
 
 
-def test_a_node_is_released_unless_a_group_quarantines_it(world: World, programs: Programs) -> None:
+def test_quarantine_of_a_group_blocks_release(world: World, programs: Programs) -> None:
     programs.answers["forget"] = lambda name, _: SILENT if name == "node2" else {"changed": False}
     found = world.run("quarantine_nodes", nodes=["node2", "node1"], reason="", release=True)
     assert (found["changed"], "cluster_quarantined" in text(world), "jobs" in programs.verbs()) == (True, False, False)
@@ -89,7 +89,7 @@ def test_a_node_is_released_unless_a_group_quarantines_it(world: World, programs
     assert said == f"Nothing was changed. {of_a_group} Take it away there."
 
 
-def test_a_node_with_a_hard_fault_is_quarantined_by_itself(world: World, programs: Programs) -> None:
+def test_hardware_fault_quarantines_node_automatically(world: World, programs: Programs) -> None:
     before = text(world)
     none = world.run("health_quarantine", findings=[])
     assert none == {"changed": False, "quarantined": "", "warnings": []}
@@ -106,7 +106,7 @@ def test_a_node_with_a_hard_fault_is_quarantined_by_itself(world: World, program
     assert (late, "automatic: true" in text(world)) == ("node3 did not answer: no route to host.", True)
 
 
-def test_a_node_leaves_the_inventory_and_its_key_is_forgotten(world: World, programs: Programs, tmp_path: Path) -> None:
+def test_retired_node_and_its_host_key_are_removed(world: World, programs: Programs, tmp_path: Path) -> None:
     known, before = tmp_path / "known_hosts", text(world)
     lines = [f"10.0.0.{number} ssh-ed25519 {KEY} muster:node{number}\n" for number in (1, 2, 3)]
     known.write_text("".join(lines))
@@ -125,7 +125,7 @@ def test_a_node_leaves_the_inventory_and_its_key_is_forgotten(world: World, prog
     assert (len(world.run("retire_nodes", **options)["diff"]), known.exists()) == (1, False)
 
 
-def test_what_cannot_be_changed_is_left(
+def test_rejected_changes_leave_the_inventory_unchanged(
     world: World, programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options: dict[str, Any] = {"nodes": ["node3"], "wipe": False, "known_hosts": str(tmp_path / "none")}
@@ -136,7 +136,7 @@ def test_what_cannot_be_changed_is_left(
     said = "Nothing was changed.\n'-x' is no name of a node."
     assert world.fails("retire_nodes", **{**options, "nodes": ["-x"]}) == said
     assert text(world) == before
-    # An inventory that is a program is somebody else's to edit.
+    # Muster cannot edit an inventory that is a program.
     programs.asked.clear()
     (world.folder / "hosts.yml").unlink()
     (world.folder / "hosts.sh").write_text('#!/bin/sh\necho \'{"gpu_nodes": {"hosts": ["node3"]}}\'\n')
@@ -161,7 +161,7 @@ def test_what_cannot_be_changed_is_left(
 # ---------------------------------------------------------------- claims and logins
 
 
-def test_a_new_login_is_proven(world: World, programs: Programs) -> None:
+def test_fresh_login_uses_new_connection(world: World, programs: Programs) -> None:
     assert world.run("fresh_login") == {"changed": False, "msg": "node1: a new login works, and root can be had there."}
     assert programs.asked == [("node1", "look", {})]
 

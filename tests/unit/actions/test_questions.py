@@ -1,4 +1,4 @@
-"""What people ask of a cluster that is up: its state, launches, drift, a notebook, and the page of a run."""
+"""Actions that report on a running cluster: state, launches, drift, notebooks, and reports of runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ READY = {
 # ---------------------------------------------------------------- the state
 
 
-def test_the_state_is_shown_and_kept(
+def test_cluster_status_is_shown_and_kept(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str], tmp_path: Path
 ) -> None:
     programs = Programs(monkeypatch, look=READY)
@@ -66,9 +66,7 @@ def test_the_state_is_shown_and_kept(
     assert (aside["closing"]["aside"], json.loads(displayed[0])) == (True, aside["status"])
 
 
-def test_a_node_that_is_not_ready_fails_a_gate(
-    world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
-) -> None:
+def test_unready_node_fails_the_gate(world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]) -> None:
     Programs(monkeypatch, look=lambda name, _: SILENT if name == "node2" else READY)
     found = world.run("cluster_status", wait=0.1)
     assert (found["closing"]["status"], "failed" in found) == ("degraded", False)
@@ -94,7 +92,7 @@ def running(**more: Any) -> dict[str, Any]:
     return {"launches": [{**one, "over": False, "by": "anna@ctl", "lines": {"0": ["step 7"]}, **more}], "now": 0}
 
 
-def test_launches_are_listed_with_their_last_lines(
+def test_launches_are_listed_with_last_output_lines(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
 ) -> None:
     said = {"node1": running(), "node2": {"launches": []}}
@@ -124,7 +122,7 @@ CONTENT = DriftDifference("node2", judge.CONTENT, "torch was changed", tag="pyto
 
 
 class Drift:
-    """Nodes of which a test says what differs at each look. ran: the steps that were run for a repair."""
+    """Nodes with the differences of a test at each look. ran: the steps that were run for a repair."""
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch, *looks: DriftReport) -> None:
         self.world, self.looks, self.ran = world, list(looks), list[tuple[Any, ...]]()
@@ -142,7 +140,7 @@ class Drift:
 
     def run(self, **options: Any) -> dict[str, Any]:
         found = self.world.run("drift", **options)
-        # A command is shown as it can be typed here.
+        # Commands are shown for this machine.
         shown = (re.sub(r" -i \S+", "", line) for line in found["drift"]["repairs"])
         found["drift"]["repairs"] = [re.sub(r"\S*ansible-playbook", "ansible-playbook", line) for line in shown]
         return found
@@ -174,7 +172,7 @@ def test_drift_is_shown_and_kept(world: World, monkeypatch: pytest.MonkeyPatch, 
     assert world.fails("drift").startswith("The inventory has no gpu_nodes: ")
 
 
-def test_what_drifted_is_repaired_where_no_launch_runs(
+def test_drift_is_repaired_on_nodes_without_launch(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
 ) -> None:
     drift = Drift(world, monkeypatch, differs(SERVICE, CONTENT), differs())
@@ -197,7 +195,7 @@ def test_what_drifted_is_repaired_where_no_launch_runs(
     assert found["drift"]["repairs"] == [
         f"node1: not all was repaired (its disk is full) with {command} network --limit node1"
     ]
-    # A launch runs on one, and the other did not say.
+    # A launch runs on one node, and the other did not respond.
     drift.looks, drift.ran = [differs(SERVICE, CONTENT)], []
     said = {"node1": running(), "node3": {"launches": []}}
     drift.programs.answers["jobs"] = lambda name, _: said.get(name, SILENT)
@@ -208,7 +206,7 @@ def test_what_drifted_is_repaired_where_no_launch_runs(
     assert drift.ran == []
 
 
-def test_what_is_there_is_accepted_as_installed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_current_state_is_accepted_as_installed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     drift = Drift(world, monkeypatch, differs(CONTENT, node3=Looked("", {}, "it is lost", ())))
     check = drift.run(check=True, accept=True)
     assert (check["drift"]["repairs"], check["failed"]) == (["what is there would be taken as what is installed"], True)
@@ -225,7 +223,7 @@ def test_what_is_there_is_accepted_as_installed(world: World, monkeypatch: pytes
     assert (asked["node1"]["run"], asked["node1"]["parts"], bool(asked["node1"]["by"])) == (RUN, [], True)
 
 
-def test_what_was_installed_is_written_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_state_is_recorded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     said = {"node1": {"written": True}, "node2": {"written": False}}
     programs = Programs(monkeypatch, keep=lambda name, _: said.get(name, SILENT))
     assert world.run("installed_record", check=True) == {"changed": False, "written": []}
@@ -240,7 +238,7 @@ def test_what_was_installed_is_written_down(world: World, monkeypatch: pytest.Mo
     assert world.run("installed_record") == {"changed": False, "written": []}
 
 
-# ---------------------------------------------------------------- pages and diagnoses
+# ---------------------------------------------------------------- reports and diagnoses
 
 
 def kept_run(tmp_path: Path, run: str, **files: Any) -> Path:
@@ -251,7 +249,7 @@ def kept_run(tmp_path: Path, run: str, **files: Any) -> Path:
     return folder
 
 
-def test_the_page_of_a_run_is_written_anew(world: World, tmp_path: Path) -> None:
+def test_report_of_a_run_is_written_again(world: World, tmp_path: Path) -> None:
     folders = [kept_run(tmp_path, run) for run in (RUN, OLDER)]
     found = world.run("report_page")
     assert found["page"] == str(folders[0] / "report.html")
@@ -265,9 +263,7 @@ def test_the_page_of_a_run_is_written_anew(world: World, tmp_path: Path) -> None
     assert world.fails("report_page", run=none) == f"{known}none."
 
 
-def test_the_output_of_a_launch_is_followed(
-    world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
-) -> None:
+def test_output_of_a_launch_is_followed(world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]) -> None:
     plan = a_plan(1)
     kept = {"plan": packed(plan), "run_dir": plan.head.run_dir, "user": "", "reader": None}
     log = {"begin": 0, "gap": 0, "offset": 7, "text": "step 7\n", "more": False}
@@ -292,7 +288,7 @@ def notebook(**more: Any) -> dict[str, Any]:
     }
 
 
-def test_a_notebook_is_started_and_the_way_to_it_shown(
+def test_started_notebook_shows_ssh_command(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
 ) -> None:
     off = notebook(running=False, answers=False)
@@ -324,7 +320,7 @@ def test_a_notebook_is_started_and_the_way_to_it_shown(
     assert world.run("notebook", **{**options, "state": "stopped"})["changed"] is True
 
 
-def test_a_notebook_that_cannot_be_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_notebook_is_rejected(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = Programs(monkeypatch, look={"error": "anna is no launch user"})
     assert world.fails("notebook", nodes=["node9"]) == "node9 is in workbench_nodes, and not in gpu_nodes."
     assert world.fails("notebook", nodes=["node1"], user="anna").startswith("node1 reports: ")
@@ -332,7 +328,7 @@ def test_a_notebook_that_cannot_be_is_refused(world: World, monkeypatch: pytest.
     assert world.fails("notebook", nodes=["node1"], user="anna").startswith("node1 answered for the user ")
 
 
-def test_what_there_is_to_diagnose(
+def test_nothing_to_diagnose_is_reported(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str], tmp_path: Path
 ) -> None:
     nothing: dict[str, Any] = {"agents": [], "unseen": {}}
@@ -350,7 +346,7 @@ def test_what_there_is_to_diagnose(
     assert world.fails("diagnose").startswith("The inventory has no gpu_nodes: ")
 
 
-def test_logs_of_others_are_diagnosed_without_a_node(
+def test_foreign_logs_are_diagnosed_without_nodes(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str], tmp_path: Path
 ) -> None:
     programs = Programs(monkeypatch)

@@ -71,9 +71,9 @@ def take(request: Json, claim: Json) -> Json:
     if foreign and lives(claim) and not request["take_over"]:
         return {"held": False, "holder": shown(claim)}
     if foreign:
-        gone = f", taken over from {claim['who']}" if lives(claim) else ""
-        gone = gone or (f"; the run of {claim['who']} is gone" if claim and not claim["freed"] else "")
-        note(f"{request['who']} claimed the node for {request['doing']}{gone}")
+        gone = f", which {claim['who']} had" if lives(claim) else ""
+        gone = gone or (f"; {claim['who']} is gone" if claim and not claim["freed"] else "")
+        note(f"{request['who']} takes the claim for {request['doing']}{gone}")
     have(request, {} if foreign else claim)
     return {"held": True, "holder": None}
 
@@ -91,7 +91,7 @@ def free(request: Json, claim: Json) -> Json:
     """request: {token, who, doing, result}."""
     if claim and claim["token"] == request["token"] and not claim["freed"]:
         save({**claim, "freed": True})
-        note(f"{request['who']} released the node: {request['doing']}: {request['result']}")
+        note(f"{request['who']} frees the claim: {request['doing']}: {request['result']}")
     return {}
 
 
