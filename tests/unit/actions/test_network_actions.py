@@ -63,7 +63,7 @@ def test_firewall_change_is_guarded(world: World, programs: Programs, displayed:
     arm, steps = programs.of("arm")["node1"], programs.of("apply")["node1"]["steps"]
     assert (arm["what"], arm["seconds"], bool(arm["commands"])) == ("firewall", 40, True)
     assert {step["write"] for step in steps if "write" in step} <= set(arm["files"])
-    assert found["diff"]["before_header"] == found["diff"]["after_header"] == "node1: what may come in"
+    assert found["diff"]["before_header"] == found["diff"]["after_header"] == "node1: allowed incoming traffic"
     assert (found["diff"]["after"].splitlines()[0], found["diff"]["before"][-1]) == (
         "ufw: active, deny (incoming)",
         "\n",
@@ -102,11 +102,12 @@ def test_failed_firewall_change_is_explained(world: World, programs: Programs, d
     assert world.fails("firewall", mode="verify").startswith(("node1: ", "- node1: "))
     programs.answers["look"] = firewall("bare")
     first = world.fails("firewall")
-    assert first.startswith("node1: the firewall was changed, but is not yet as it shall be: next is ")
+    assert first.startswith("node1: the firewall was changed, but steps are still missing (next: ")
     programs.answers["apply"] = {"failed": "ufw is broken"}
     assert world.fails("firewall") == (
         "node1: the change of the firewall was undone, because the change failed on the node (ufw is broken). The node"
-        " answers and is as it was before. Compare the rules of others on the node (docs/ports.md) and run again."
+        " answers and is as it was before. Check the node for firewall rules that Muster does not manage (docs/ports.md)"
+        " and run the command again."
     )
     short = "node1: firewall_confirm_seconds is below 30, too short for a new connection."
     assert world.fails("firewall", confirm_seconds=29) == short
@@ -137,8 +138,8 @@ def test_mtu_change_is_guarded_and_waits_for_path_tests(world: World, programs: 
     assert (arm["seconds"], arm["files"]) == (50, ["/etc/network/if-up.d/muster-mtu"])
     assert arm["commands"] == [{"argv": ["ip", "link", "set", "dev", "eth1", "mtu", "1500"], "text": ""}]
     assert (found["changed"], found["token"], found["interface"], found["before"]) == (True, arm["id"], "eth1", 1500)
-    sides = {"before": "1500 now, as the system has it after the next start\n"}
-    sides["after"] = "9000 now, 9000 after the next start\n"
+    sides = {"before": "1500 now, system default after the next boot\n"}
+    sides["after"] = "9000 now, 9000 after the next boot\n"
     assert found["diff"] == sides | dict.fromkeys(("before_header", "after_header"), "node1: MTU of eth1")
     check = world.run("training_mtu", check=True, mtu=9000)
     assert (check["changed"], check["token"], check["diff"]) == (True, "", found["diff"])
@@ -159,13 +160,13 @@ def test_failed_mtu_change_is_explained(world: World, programs: Programs) -> Non
     assert world.fails("training_mtu", mtu=9000).startswith(undone)
     assert world.fails("training_mtu", mtu=9000, mode="verify") == (
         "node1: the MTU of eth1 is 1500, and mtu_training is 9000; after the next start ifupdown would give eth1"
-        " another MTU than 9000. To change it, set mtu_mode to manage."
+        " another MTU than 9000. To apply the changes, set mtu_mode to manage."
     )
     programs.answers["look"] = interface(known=False)
     assert world.fails("training_mtu", mtu=9000).startswith("node1: nothing is known here of what sets up eth1: ")
     assert world.fails("training_mtu", mtu=9000, mode="verify").startswith("node1: the MTU of eth1 is 1500, ")
     programs.answers["look"] = {**interface(), "link": ""}
-    fix = "Set cluster_interface to the one that carries the training"
+    fix = "Set cluster_interface to the training interface"
     said = f"node1: its training interface eth1 cannot be looked at. {fix}."
     assert world.fails("training_mtu", mtu=9000) == said
 
@@ -196,7 +197,7 @@ def test_mtu_is_kept_if_all_paths_carry_it(world: World, programs: Programs) -> 
     assert world.run("training_mtu", **given) == {"changed": False}
     assert programs.asked == [("node1", "confirm", {"what": "mtu", "id": "t"})]
     paths("node1", full=False, small=False)
-    note = "node1: node2 did not answer at all, so nothing is known of the MTU on the way there."
+    note = "node1: node2 did not respond, so the MTU of the path is unknown."
     assert world.run("training_mtu", **given) == {"changed": False, "warnings": [note]}
     paths("node1", full=False)
     lost = "a packet of 9000 bytes does not reach node2 (10.0.0.12), and a small one does. "
@@ -209,7 +210,7 @@ def test_mtu_is_kept_if_all_paths_carry_it(world: World, programs: Programs) -> 
     paths("node3", why="no route")
     assert world.run("training_mtu", **given) == {"changed": False}
     paths("node1")
-    assert "because node3 could not be asked for its paths (no route)." in world.fails("training_mtu", **given)
+    assert "because the paths from node3 could not be tested (no route)." in world.fails("training_mtu", **given)
 
 
 # ---------------------------------------------------------------- sshd, and SSH between nodes

@@ -65,7 +65,7 @@ def test_reachable_new_nodes_are_accepted_and_others_rejected(
     assert contact.given[0] == str(world.folder / "known_hosts")
     assert contact.given[1]["confirmed"] is True
     assert contact.given[1]["again"].endswith("-e trust_confirmed=true")
-    refused = {"new2": {"why": "it does not answer: timed out"}, "new3": {"why": "it has no Python"}}
+    refused = {"new2": {"why": "no response: timed out"}, "new3": {"why": "it has no Python"}}
     assert (found["onboarding"], found["changed"], "failed" in found) == (refused, True, False)
     assert [(one["name"], one["looked_at"], one["by_password"]) for one in found["met"]] == [("new1", True, False)]
     assert found["met"][0]["variables"]["inventory_dir"] == str(world.folder)
@@ -89,7 +89,7 @@ def test_contact_fails_without_any_accepted_node(
     contact = Contact(world, monkeypatch, [row("new1", "no answer", "", "x"), row("new2", "CHANGED", "refuse", why)])
     found = contact.run()
     first, second = found["msg"].splitlines()
-    assert (found["failed"], first) == (True, "new1: it does not answer: x.")
+    assert (found["failed"], first) == (True, "new1: no response: x.")
     own = f"playbooks/onboard.yml -e node=new2 -e address=203.0.113.9 -e host_key={KEY.fingerprint}"
     assert second.startswith("new2: refused (CHANGED): its key is not the one of the file. ")
     assert own in second
@@ -113,7 +113,7 @@ def test_request_with_invalid_resulting_inventory_is_rejected(world: World) -> N
     again = world.run("onboard_request", node="node3", address="10.0.0.3")
     assert (again["nodes"], again["onboarding"]) == ([], {"node3": {"standing": "member"}})
     first, second = world.fails("onboard_request", node="node8", address="203.0.113.9").splitlines()
-    assert first == "What is to be onboarded has 1 problem, and no node was contacted."
+    assert first == "The onboarding request has 1 problem; no node was contacted."
     assert second.startswith("- node8: 203.0.113.9 is a sample address: ")
 
 
@@ -144,7 +144,7 @@ def test_new_node_is_paired_with_idle_member(
     found = world.run("onboard_partner", new=["new1", "new2"])
     why = "it was not tried with a member, because none is idle (node1: it could not be asked: no route; and 1 other)"
     assert (found["pairs"], found["idle"], found["witness"]) == ({}, [], "node3")
-    assert found["busy"]["node3"] == "what it reports is of no use (TypeError)"
+    assert found["busy"]["node3"] == "invalid response (TypeError)"
     assert found["onboarding"] == {name: {"notes": [why]} for name in ("new1", "new2")}
     assert displayed == [f"new1: {why}.", f"new2: {why}."]
     world.vars["groups"] = {**world.vars["groups"], "onboarding": ["node1", "node3"]}

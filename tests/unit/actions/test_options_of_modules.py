@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CERTIFICATE = ROOT / "tests/unit/packages/certificate.pem"
-NOBODY = {"skipped": True, "skip_reason": "there is nobody to share with, or this is a check"}
-OTHERWISE = {"skipped": True, "skip_reason": "the node has, or gets, its files otherwise"}
+NOBODY = {"skipped": True, "skip_reason": "no other node to share with, or check mode"}
+OTHERWISE = {"skipped": True, "skip_reason": "no files to share for this node"}
 
 
 @pytest.fixture
@@ -67,8 +67,8 @@ def test_unusable_certificate_is_rejected(world: World, modules: Modules, tmp_pa
     for name in ("ca.pem", "none.pem"):
         world.registered("node1", "cluster_extra_ca", str(tmp_path / name))
         found.append(world.fails("package_sources").replace(str(tmp_path), "/x"))
-    assert found[0].startswith("node1: cluster_extra_ca is /x/ca.pem, which ")
-    assert found[1] == "node1: cluster_extra_ca is /x/none.pem, which cannot be read on the controller."
+    assert found[0].startswith("node1: cluster_extra_ca /x/ca.pem ")
+    assert found[1] == "node1: cannot read cluster_extra_ca /x/none.pem on the controller."
     assert modules.ran == []
 
 

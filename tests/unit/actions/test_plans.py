@@ -93,7 +93,7 @@ def test_impossible_stack_is_rejected(world: World, tmp_path: Path) -> None:
     said = "gpu_stack_repository_keys: "
     assert world.fails("gpu_stack_plan").splitlines() == [
         f"{said}{tmp_path}/none cannot be read: No such file or directory.",
-        f"{said}there is no repository other. Write nvidia or container_toolkit.",
+        f"{said}unknown repository other. Use nvidia or container_toolkit.",
     ]
     (tmp_path / "key").write_text("no key")
     declare(world, gpu_stack_repository_keys={"nvidia": str(tmp_path / "key")})

@@ -84,7 +84,7 @@ def test_adapters_of_same_rail_are_tested(world: World, monkeypatch: pytest.Monk
     (silent,) = rails.run()["findings"]
     assert silent["summary"] == "its RDMA adapters could not be tried: no route to host"
     assert (silent["node"], rails.programs.verbs()) == ("node2", ["serve"])
-    assert "it was not asked for (health_rails)" in json.dumps(rails.run(tried=False))
+    assert "disabled (health_rails)" in json.dumps(rails.run(tried=False))
     world.vars["ansible_play_hosts"] = ["node1", "node3"]
     assert "fewer than two nodes have RDMA adapters that a launch would use" in json.dumps(rails.run())
     assert rails.programs.asked == []
@@ -131,7 +131,7 @@ def test_each_node_writes_a_file_and_reads_another(
     assert (kept["folders"][0]["path"], kept["folders"][0]["megabytes"], kept) == ("/data", 100, found["shared_data"])
     for check, what in ((["/data", "/models"], "/data, /models"), ([], "No folder")):
         found = world.run("shared_data_trial", check=True, paths=check, megabytes=1)
-        assert found == {"changed": False, "msg": f"{what}: nothing is written in check mode."}
+        assert found == {"changed": False, "msg": f"{what}: not tested in check mode."}
     found = share.run(paths=[])
     assert (found["failed"], found["msg"]) == (False, "there is no shared folder to try (shared_data_mounts)")
 
@@ -151,6 +151,6 @@ def test_node_without_shared_folder_is_reported(world: World, monkeypatch: pytes
     said = share.run()["msg"]
     assert (share.programs.of("see"), list(share.programs.of("remove"))) == ({}, ["node1"])
     assert "node2: /data was not tried there: no route to host" in said
-    assert "node3: /data was not tried there: it was not reached" in said
+    assert "node3: /data was not tried there: not reachable" in said
     world.vars["ansible_play_hosts"] = []
     assert world.fails("shared_data_trial", paths=[], megabytes=1).startswith("None of the nodes could be reached. ")

@@ -59,7 +59,7 @@ def test_cluster_status_is_shown_and_kept(
     ]
     assert json.loads((tmp_path / "artifacts/rack/status.json").read_text()) == found["status"]
     lost, shown = displayed
-    assert lost == f"The state is not in {tmp_path}/x/state.json: Not a directory"
+    assert lost == f"Cannot write the cluster status to {tmp_path}/x/state.json: Not a directory"
     assert "rack" in shown.splitlines()[0]
     displayed.clear()
     aside = world.run("cluster_status", json="-", wait=0.5)
@@ -79,9 +79,7 @@ def test_unready_node_fails_the_gate(world: World, monkeypatch: pytest.MonkeyPat
     world.registered("node2", "cluster_gpus", "many")
     assert world.fails("cluster_status").startswith("node2: cluster_gpus ")
     world.vars["ansible_play_hosts_all"] = []
-    assert world.fails("cluster_status") == (
-        "There is no node to look at: gpu_nodes is empty, or --limit leaves all of them out."
-    )
+    assert world.fails("cluster_status") == ("No nodes to check: gpu_nodes is empty, or --limit excludes all nodes.")
 
 
 # ---------------------------------------------------------------- launches
@@ -103,13 +101,13 @@ def test_launches_are_listed_with_last_output_lines(
     assert found["outcome"].startswith("1 launch runs on ")
     shown = "\n".join(displayed)
     assert RUN in shown
-    assert displayed[-1].strip() == "node3 did not say which launches it has: no route to host"
+    assert displayed[-1].strip() == "node3 did not report its launches: no route to host"
     asked = [asked for _, verb, asked in programs.asked if verb == "jobs"]
     assert {(one["ended"], one["lines"]) for one in asked} == {(0, 1)}
     world.run("launch_jobs", history=True, newest=7)
     assert {one["ended"] for _, verb, one in programs.asked[len(asked) * 2 :] if verb == "jobs"} == {7}
     said.clear()
-    assert world.fails("launch_jobs").startswith("No node said which launches it has. node")
+    assert world.fails("launch_jobs").startswith("No node reported its launches. node")
     world.vars["groups"] = {}
     assert world.fails("launch_jobs").startswith("The inventory has no gpu_nodes: ")
 
@@ -179,21 +177,21 @@ def test_drift_is_repaired_on_nodes_without_launch(
     drift.programs.answers["condemn"] = SILENT
     command = "ansible-playbook site.yml --tags"
     check = drift.run(check=True, repair=True)
-    left = [f"{node}: not repaired by a check; without it, with {command}" for node in ("node1", "node2")]
+    left = [f"{node}: not repaired in check mode; to repair, run {command}" for node in ("node1", "node2")]
     assert [line.partition(" --tags")[0] + " --tags" for line in check["drift"]["repairs"]] == left
     assert (check["changed"], drift.ran, drift.programs.verbs().count("condemn")) == (False, [], 0)
     drift.looks = [differs(SERVICE, CONTENT), differs()]
     found = drift.run(repair=True)
     assert (found["changed"], found["failed"], found["drift"]["differences"]) == (True, False, [])
     assert drift.ran == [(["network"], "node1"), (["pytorch"], "node2")]
-    assert "node2: its environments cannot be built anew: no route to host" in displayed
+    assert "node2: the environments cannot be rebuilt: no route to host" in displayed
     ((name, _, asked),) = [one for one in drift.programs.asked if one[1] == "condemn"]
     assert (name, asked["parts"]) == ("node2", ["x"])
     assert found["drift"]["repairs"][0] == f"node1: repaired with {command} network --limit node1"
     drift.looks, drift.code = [differs(SERVICE), differs(SERVICE)], 2
     found = drift.run(repair=True)
     assert found["drift"]["repairs"] == [
-        f"node1: not all was repaired (its disk is full) with {command} network --limit node1"
+        f"node1: partly repaired (its disk is full) with {command} network --limit node1"
     ]
     # A launch runs on one node, and the other did not respond.
     drift.looks, drift.ran = [differs(SERVICE, CONTENT)], []
@@ -201,7 +199,7 @@ def test_drift_is_repaired_on_nodes_without_launch(
     drift.programs.answers["jobs"] = lambda name, _: said.get(name, SILENT)
     assert drift.run(repair=True)["drift"]["repairs"] == [
         f"node1: network waits for the end of {RUN}: ssh.service is stopped",
-        "node2: pytorch waits for the end of what it did not say: torch was changed",
+        "node2: pytorch waits for the end of launches that could not be listed: torch was changed",
     ]
     assert drift.ran == []
 
@@ -209,15 +207,15 @@ def test_drift_is_repaired_on_nodes_without_launch(
 def test_current_state_is_accepted_as_installed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     drift = Drift(world, monkeypatch, differs(CONTENT, node3=Looked("", {}, "it is lost", ())))
     check = drift.run(check=True, accept=True)
-    assert (check["drift"]["repairs"], check["failed"]) == (["what is there would be taken as what is installed"], True)
+    assert (check["drift"]["repairs"], check["failed"]) == (["the current state would be recorded as installed"], True)
     said = {"node1": {"written": False}, "node2": {"written": True}}
     drift.programs.answers["keep"] = lambda name, _: said.get(name, SILENT)
     found = drift.run(accept=True)
     assert (found["failed"], found["drift"]["differences"]) == (False, [])
     assert found["drift"]["repairs"] == [
-        "node1: it was written down like this before",
-        "node2: what is there is taken as what is installed",
-        "node3: it could not be accepted: no route to host",
+        "node1: the current state is already recorded",
+        "node2: the current state was recorded as installed",
+        "node3: the current state could not be recorded: no route to host",
     ]
     asked = {name: one for name, verb, one in drift.programs.asked if verb == "keep"}
     assert (asked["node1"]["run"], asked["node1"]["parts"], bool(asked["node1"]["by"])) == (RUN, [], True)
@@ -253,11 +251,11 @@ def test_report_of_a_run_is_written_again(world: World, tmp_path: Path) -> None:
     folders = [kept_run(tmp_path, run) for run in (RUN, OLDER)]
     found = world.run("report_page")
     assert found["page"] == str(folders[0] / "report.html")
-    assert found["outcome"].startswith(f"the page of {RUN} is written anew: ")
+    assert found["outcome"].startswith(f"the report of {RUN} was written again: ")
     assert world.run("report_page", run=OLDER)["page"] == str(folders[1] / "report.html")
     assert "<html" in (folders[1] / "report.html").read_text()
     none = "20250101-000000-0000"
-    known = f"There is no run {none} of this cluster; the newest are "
+    known = f"This cluster has no run {none}; the newest runs are "
     assert world.fails("report_page", run=none) == f"{known}{RUN}, {OLDER}."
     world.registered("node1", "cluster_name", "other")
     assert world.fails("report_page", run=none) == f"{known}none."
@@ -273,11 +271,15 @@ def test_output_of_a_launch_is_followed(world: World, monkeypatch: pytest.Monkey
         follow={"logs": {"0/stdout": log}, "over": True, "offsets": {}},
     )
     launch = plan.launch_id
-    assert world.run("launch_jobs", logs=launch) == {"changed": False, "over": True, "outcome": f"{launch} is over"}
+    assert world.run("launch_jobs", logs=launch) == {
+        "changed": False,
+        "over": True,
+        "outcome": f"{launch} has finished",
+    }
     assert any("[rank 0] step 7" in line for line in displayed)
     displayed.clear()
     none = world.run("launch_jobs", logs=launch, rank=5)
-    assert (none["over"], none["outcome"]) == (False, f"{launch} still runs")
+    assert (none["over"], none["outcome"]) == (False, f"{launch} is still running")
     programs.answers["plan"] = {"plan": None}
     assert world.fails("launch_jobs", logs=launch).startswith(f"{launch} is not known here, nor kept on node1, node2")
 
@@ -335,12 +337,12 @@ def test_nothing_to_diagnose_is_reported(
     Programs(monkeypatch, agents=lambda name, _: nothing if name == "node1" else SILENT)
     live = world.run("diagnose", live=True)
     assert live["said"].startswith("No torchrun runs on any node that answers: there is nothing to diagnose.")
-    assert "node2 was not looked at: no route to host." in live["said"]
+    assert "node2 was not checked: no route to host." in live["said"]
     assert displayed[-1] == f"  {live['said']}"
     none = world.run("diagnose")
-    assert none["outcome"] == "No launch was begun from here, and none is named: give one with -e launch=ID"
+    assert none["outcome"] == "No launch was started from this controller: set a launch ID with -e launch=ID"
     kept_run(tmp_path, OLDER, verdict={"status": "healthy", "summary": "all is well"}, plan=a_plan(1).as_json())
-    well = f"Launch {OLDER} ended well (all is well): there is nothing to diagnose"
+    well = f"Nothing to diagnose: launch {OLDER} succeeded (all is well)"
     assert world.run("diagnose", launch=OLDER)["outcome"] == world.run("diagnose")["outcome"] == well
     world.vars["groups"] = {}
     assert world.fails("diagnose").startswith("The inventory has no gpu_nodes: ")

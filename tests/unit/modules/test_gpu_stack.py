@@ -125,7 +125,7 @@ def test_nccl_conf_is_managed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, a
     }
     assert answer(module, **given, check=True) == answered
     assert answer(module, **given, mode="verify")["msg"] == (
-        f"node1: {LACKS}. To change it, run ansible-playbook site.yml --tags gpu_stack -e nccl_mode=manage."
+        f"node1: {LACKS}. To apply the changes, run ansible-playbook site.yml --tags gpu_stack -e nccl_mode=manage."
     )
     assert not conf.exists()
     assert answer(module, **given) == answered
@@ -149,4 +149,4 @@ def test_nccl_conf_is_managed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, a
     assert answer(module, **given)["changed"] is True
     assert conf.read_bytes() == b"NCCL_NSOCKS_PERTHREAD=\xff\n" + BLOCK.encode()
     commands.answers.clear()
-    assert answer(module, **given)["msg"] == "node1: its interfaces cannot be looked at: ip is not there."
+    assert answer(module, **given)["msg"] == "node1: the network interfaces could not be read: ip is not there."

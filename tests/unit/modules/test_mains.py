@@ -117,7 +117,7 @@ def test_inspecting_modules_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert answer(module, seconds=2.5, check=True) == {"changed": False, "facts": {"of": {"seconds": 2.5}}}
     for seconds in (0, -1):
         assert answer(module, seconds=seconds)["msg"] == (
-            "seconds is the time that nvidia-smi is given, and must be more than 0"
+            "seconds (the time limit of nvidia-smi) must be greater than 0"
         )
     module = load("nccl_health")
     monkeypatch.setattr(module, "look", looked := Recorder(system={}))
@@ -170,7 +170,7 @@ def test_wipe_removes_only_files_of_muster(tmp_path: Path) -> None:
     folders = [{"path": str(theirs.parent), "only": ["wheels"], "keeps": "people wrote"}]
     given: dict[str, Any] = {**NODE, "files": [str(ours)], "folders": folders}
     gone, left = [str(ours), f"{tmp_path}/muster/wheels"], f"{tmp_path}/muster stays, with what people wrote: notes"
-    header = "node1: what Muster has there"
+    header = "node1: files and settings of Muster"
     diff = {"before_header": header, "after_header": header, "before": f"{gone[0]}\n{gone[1]}\n", "after": ""}
     answered = {"changed": True, "gone": gone, "left": [left], "msg": f"node1: {left}.", "diff": diff}
     assert answer(module, **given, check=True) == answered

@@ -114,7 +114,7 @@ def test_code_that_is_too_much_is_not_compared(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "other.bin").write_bytes(b"0")
     seen = code.look([str(tmp_path)])[str(tmp_path)]
     assert seen["digest"] == ""
-    assert "it holds more than" in seen["why"]
+    assert "it contains more than" in seen["why"]
 
 
 def inside(torchrun: Path, seconds: float = 5.0) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def test_a_process_that_keeps_whoever_looks_at_it_waiting_holds_no_look_up(monke
     began = time.monotonic()
     seen = jobs.look({"ss": ""}, 29500)
     assert time.monotonic() - began < 10
-    why = "they could not be looked at: it did not answer in time"
+    why = "they could not be looked at: no result within the time limit"
     assert seen == {"processes": [], "saw_all": False, "port_holders": [], "why": why}
 
 
