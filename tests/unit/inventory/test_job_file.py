@@ -25,7 +25,7 @@ launch_env:
 our_own: 1
 """
 SAID = """\
-The inventory and the input given with -e have 6 problems, and no node was contacted.
+The inventory and the input given with -e have 6 problems; no node was contacted.
 - job.yml line 4: launch_show_rank is 'none', not a whole number. Correct launch_show_rank.
 - job.yml line 3: launch_detached is 'maybe', not true or false. Correct launch_detached.
 - job.yml line 1: launch_scirpt is no option of Muster (did you mean launch_script?). Correct it, or take it out.
