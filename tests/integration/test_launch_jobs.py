@@ -96,7 +96,7 @@ def test_second_controller_follows_and_stops_a_launch(
     assert not kept(tmp_path, drill).exists()
 
     followed = other_controller(user, jobs_stop=launch_id)
-    assert "The ranks were told to end (SIGTERM), and have 30 s until SIGKILL (launch_stop_timeout)" in followed.stdout
+    assert "SIGTERM was sent to the ranks, which have 30 s until SIGKILL (launch_stop_timeout)" in followed.stdout
     assert followed.rc == 0, followed.stdout
     assert not processes(launch_id)
     home = kept(tmp_path, drill) / "fetched"
@@ -117,7 +117,7 @@ def test_second_controller_follows_and_stops_a_launch(
     assert "ago" in line
     none = other_controller(user, jobs_stop="20200101-000000-abcd")
     assert none.rc != 0
-    assert "20200101-000000-abcd is not known here, nor kept on node1, node2" in none.stdout
+    assert "Launch 20200101-000000-abcd is not known on this controller or on node1, node2" in none.stdout
 
 
 def test_administrator_follows_and_ends_a_user_launch(
@@ -217,7 +217,7 @@ def test_time_limit_leaves_time_for_a_checkpoint(begin: Callable[..., Drill]) ->
     assert verdict["status"] == "failed"
     assert "the launch ran into its time limit" in verdict["summary"]
     said = drill.runner.stdout.read()
-    assert "The time limit is reached: the ranks were told to end (SIGTERM), and have 30 s until SIGKILL" in said
+    assert "The time limit was reached: SIGTERM was sent to the ranks, which have 30 s until SIGKILL" in said
     assert {f"node{1 + rank // 2}/results/last-{rank}.json" for rank in range(4)} <= set(
         contents(drill.run / "fetched")
     )

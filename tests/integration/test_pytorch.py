@@ -264,6 +264,6 @@ def test_folders_writable_by_others_are_refused(provide: Any, machine: Machine, 
     try:
         result, refused = provide(check=True)
         assert result.rc != 0
-        assert f"is not safe to use: everybody may write in {folder}" in refused["msg"]
+        assert f"is not safe to use: {folder} is writable by all users" in refused["msg"]
     finally:
         machine.inside("chmod", "o-w", folder)

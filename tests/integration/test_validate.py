@@ -50,9 +50,9 @@ def test_all_problems_are_reported_at_once(play: Play, tmp_path: Path) -> None:
     result = play("playbooks/baseline.yml", inventory=tmp_path)
     message = result.results("Validate the inventory")["localhost"]["msg"]
     assert message.splitlines() == [
-        "The inventory has 4 problems, and no node was contacted.",
+        "The inventory has 4 problems; no node was contacted.",
         "- every node: cluster_master_port is '29x00', not a whole number. Correct cluster_master_port.",
-        "- node1: ansible_host cannot be worked out: 'nowhere' is undefined. Correct ansible_host.",
+        "- node1: ansible_host cannot be evaluated: 'nowhere' is undefined. Correct ansible_host.",
         "- node2: 192.0.2.7 is a sample address: no machine has one of 192.0.2.0/24. Write the node's own address.",
         "- every node: cluster_user is root. Training runs as an unprivileged user: name another.",
     ]
@@ -98,7 +98,7 @@ def test_yaml_boolean_mode_and_plain_password_are_handled(play: Play, tmp_path: 
     result = play("playbooks/validate.yml", inventory=tmp_path)
     *others, secret = result.results("Validate the inventory")["localhost"]["msg"].splitlines()
     assert others == [
-        "The inventory has 3 problems, and no node was contacted.",
+        "The inventory has 3 problems; no node was contacted.",
         '- node1: firewall_mode is False, as YAML reads off without quotes; write "off". Correct firewall_mode.',
         "- node1: node_baselin_mode is no option of Muster. Write node_baseline_mode, or rename it.",
     ]

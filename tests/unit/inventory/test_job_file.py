@@ -25,7 +25,7 @@ launch_env:
 our_own: 1
 """
 SAID = """\
-The inventory and what was given with -e have 6 problems, and no node was contacted.
+The inventory and the input given with -e have 6 problems; no node was contacted.
 - job.yml line 4: launch_show_rank is 'none', not a whole number. Correct launch_show_rank.
 - job.yml line 3: launch_detached is 'maybe', not true or false. Correct launch_detached.
 - job.yml line 1: launch_scirpt is no option of Muster (did you mean launch_script?). Correct it, or take it out.
@@ -66,7 +66,7 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line(tmp_path: Path) 
     assert done.returncode == 2
     said = "\n".join(line.strip() for line in done.stdout.splitlines())
     assert SAID in said, done.stdout
-    assert "job.yml line 8: launch_env has HF_TOKEN in clear text" in done.stderr
+    assert "job.yml line 8: launch_env contains HF_TOKEN in clear text" in done.stderr
     assert "hf_0123456789" not in done.stdout + done.stderr
 
 
@@ -76,7 +76,7 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line(tmp_path: Path) 
         ("job.yml", "the command line: -e job.yml sets no variable. Write -e @job.yml for a file, or NAME=value."),
         ("launch_stop_timeut=3", "-e: launch_stop_timeut is no option of Muster (did you mean launch_stop_timeout?)."),
         ("launch_script_src=nowhere.py", "-e: nowhere.py is neither a file nor a folder with a __main__.py"),
-        ("launch_env_file=nowhere.env", "-e: launch_env_file nowhere.env: it cannot be read: No such file"),
+        ("launch_env_file=nowhere.env", "-e: launch_env_file nowhere.env: the file cannot be read: No such file"),
     ],
 )
 def test_what_stands_on_the_command_line(tmp_path: Path, given: str, sentence: str) -> None:
@@ -107,7 +107,7 @@ def test_nothing_of_a_job_file_runs(tmp_path: Path, book: str) -> None:
     done = run(tmp_path, book, "-e", "@job.yml")
     assert done.returncode == 2
     assert not mark.exists()
-    assert "Nothing was read from the job file, and no node was contacted.\n- job.yml line 2: " in done.stderr
+    assert "The job file was not used, and no node was contacted.\n- job.yml line 2: " in done.stderr
 
 
 @pytest.mark.parametrize(

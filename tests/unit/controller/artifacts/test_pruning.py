@@ -84,7 +84,7 @@ def test_what_a_killed_run_was_removing_is_removed_by_the_next(tmp_path: Path, m
 def test_nothing_is_removed_where_the_accepted_state_cannot_be_read(tmp_path: Path) -> None:
     folders = [run(tmp_path / "lab", day) for day in range(1, 4)]
     (tmp_path / "lab/acceptance.json").symlink_to(tmp_path / "elsewhere")
-    assert prune(tmp_path / "lab", 1).startswith("Artifacts of lab: none were removed: ")
+    assert prune(tmp_path / "lab", 1).startswith("Old artifacts of lab could not be removed: ")
     assert all(folder.is_dir() for folder in folders)
 
 

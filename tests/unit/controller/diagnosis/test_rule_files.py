@@ -69,8 +69,8 @@ def test_who_may_change_a_command_chooses_what_runs(tmp_path: Path) -> None:
     assert problems(tmp_path, "rules.yml") == []
     [found] = problems(tmp_path, "rules.yml", commands=True)
     assert found == (
-        f"rules.yml: everybody may write in {tmp_path}/rules.yml, and so chooses what runs on the nodes."
-        " Take that right away (chmod go-w, chown), or move the file."
+        f"rules.yml: {tmp_path}/rules.yml is writable by all users; other users can thereby change"
+        " what runs on the nodes. Remove the write permission (chmod go-w, chown), or move the file."
     )
 
 

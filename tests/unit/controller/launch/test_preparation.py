@@ -51,13 +51,13 @@ def test_one_that_is_unfit_refuses_all() -> None:
 
 def test_one_that_does_not_answer_is_named_with_what_it_said() -> None:
     for given, said in (
-        ({"identity": []}, "launch.unreachable: unreachable: no answer within 30 s"),
+        ({"identity": []}, "launch.unreachable: unreachable: no response within 30 s"),
         ({"identity": ["Permission denied"]}, "launch.look: could not be checked: Permission denied"),
         (
             {"prepare": [{**FACTS, "disk": 7}]},
-            "launch.look: could not be checked: what it reports is of no use (Type",
+            "launch.look: could not be checked: invalid response (Type",
         ),
-        ({"prepare": []}, "launch.unreachable: unreachable: no answer within 30 s"),
+        ({"prepare": []}, "launch.unreachable: unreachable: no response within 30 s"),
         ({"prepare": ["sudo: a password is required"]}, "launch.look: could not be checked: sudo: a password"),
     ):
         prepared = prepare(PLAN, a_settings(), nodes(**given), never)

@@ -122,8 +122,8 @@ def test_what_cannot_be_sent_is_refused_with_all_reasons(source: Path, tmp_path:
     said = refusal(source, 1)
     assert "'odd\\nname': its name contains non-printable characters" in said
     assert "the maximum is 1 MB. The largest: data.bin (2 MB)" in said
-    assert "is no folder on the controller" in refusal(tmp_path / "nowhere")
-    assert "is no folder on the controller" in refusal(source / "train.py")
+    assert "is not a folder on the controller" in refusal(tmp_path / "nowhere")
+    assert "is not a folder on the controller" in refusal(source / "train.py")
 
 
 def test_what_git_refuses_is_quoted(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ def test_a_node_that_does_not_get_it_stops_the_launch_by_name() -> None:
     assert finding.summary == "the project was not copied: sudo: a password is required"
     small, _ = sending({**HAS_IT, "missing": ["a" * 64], "room": 3})
     (finding,) = small.after(prepared()).findings
-    assert "/var/lib/muster/users/ada/store has no room for 4 bytes" in finding.summary
+    assert "/var/lib/muster/users/ada/store does not have 4 bytes of free space" in finding.summary
 
 
 def test_a_copy_that_is_another_is_not_what_was_sent() -> None:

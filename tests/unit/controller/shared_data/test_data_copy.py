@@ -212,11 +212,12 @@ def test_what_cannot_be_put_there_is_said_before_anything_is_copied(lab: Lab) ->
     task.look(listed, again=False, remember=False)
     found = task.against(listed)
     place = lab.path("node3")
-    why = f"is not safe to use: everybody may write in {place}; choose a folder below one that only root may write"
+    fix = "choose a folder below a folder that only root can write to"
+    why = f"is not safe to use: {place} is writable by all users; {fix}"
     assert found["node3"] == [f"{place} {why}"]
-    assert found["node1"] == [f"{lab.path('node1')}/train/1.bin is not a regular file; move it away there"]
+    assert found["node1"] == [f"{lab.path('node1')}/train/1.bin is not a regular file; move it away"]
     why = "cannot be written: its folder is writable for other users"
-    assert found["node2"][0] == f"{lab.path('node2')}/train/0.bin {why}; move it away there"
+    assert found["node2"][0] == f"{lab.path('node2')}/train/0.bin {why}; move it away"
 
 
 def test_what_is_no_file_or_leads_elsewhere_is_refused_by_name(lab: Lab) -> None:

@@ -35,7 +35,7 @@ def run(answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, An
 
 
 def test_a_node_has_no_findings_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(AnsibleActionFail, match="node1: the answer cannot be read"):
+    with pytest.raises(AnsibleActionFail, match="node1: invalid response from the node"):
         run({"changed": False, "findings": [FORGED], "verdict": {"status": "healthy"}, "facts": {}}, monkeypatch)
 
 

@@ -65,7 +65,7 @@ def test_a_silent_node_is_given_up_soon_after_the_others_and_not_asked_twice() -
     found = asking.round()
     assert time.monotonic() - began < 10  # of a busy machine
     assert (set(found.answers), set(found.silent)) == ({"a"}, {"b"})
-    assert found.silent["b"].startswith("no answer within ")
+    assert found.silent["b"].startswith("no response within ")
     asking.round()
     assert silent.asked == [("look", False)]
     held.set()

@@ -107,7 +107,7 @@ def test_nothing_is_written_where_others_may_change_it(spec: dict[str, Any], roo
     (tmp_path / root).chmod(0o777)
     done = starting.start(spec)
     assert not done["started"]
-    assert done["error"] == f"{tmp_path / root} is not safe to use: everybody may write in {tmp_path / root}"
+    assert done["error"] == f"{tmp_path / root} is not safe to use: {tmp_path / root} is writable by all users"
     assert list((tmp_path / root).iterdir()) == []
 
 

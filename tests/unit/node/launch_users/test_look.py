@@ -39,7 +39,7 @@ def test_a_root_that_others_may_write_is_unsafe(tmp_path: Path) -> None:
     assert look.unsafe(str(root)) == ""
     root.mkdir()
     root.chmod(0o777)
-    assert look.unsafe(str(root)) == f"everybody may write in {root}"
+    assert look.unsafe(str(root)) == f"{root} is writable by all users"
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,7 @@ def test_a_process_that_keeps_whoever_looks_at_it_waiting_holds_no_look_up(monke
     began = time.monotonic()
     seen = jobs.look({"ss": ""}, 29500)
     assert time.monotonic() - began < 10
-    why = "the processes could not be read: it did not answer in time"
+    why = "the processes could not be read: no result within the time limit"
     assert seen == {"processes": [], "saw_all": False, "port_holders": [], "why": why}
 
 

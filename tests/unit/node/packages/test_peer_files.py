@@ -108,7 +108,7 @@ def test_a_folder_that_others_may_exchange_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     (tmp_path / "wheels").mkdir(mode=0o755)
     (tmp_path / "wheels" / NAME).write_bytes(CONTENT)
-    with pytest.raises(PeerFilesError, match=f"everybody may write in {tmp_path}"):
+    with pytest.raises(PeerFilesError, match=f"{tmp_path} is writable by all users"):
         peer_files.fetch("nobody", [], "/srv/wheels", str(tmp_path / "wheels"), [FILE])
 
 
