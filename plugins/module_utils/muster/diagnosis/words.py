@@ -1,4 +1,4 @@
-"""A diagnosis for people, in five lines, and as diagnosis.json has it."""
+"""Formats a diagnosis: five lines of text, and the content of diagnosis.json."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ ADVISED = re.compile(rf"(['\"]?)\{{({NAMES})\}}\1")
 
 
 class SaidCause(TypedDict):
-    """A cause, in words. node, peer: "" for none in particular. rank: None for none. proofs: the first two.
+    """A cause as text. node, peer: "" if it names none. rank: None if it names none. proofs: the first two.
 
-    open: what was not looked at, and why, of what would have proved or ruled it out.
+    open: questions that could have confirmed or ruled it out, and why they were not checked.
     """
 
     id: str
@@ -64,8 +64,8 @@ class SymptomShape(TypedDict):
 
 
 class Diagnosis(TypedDict):
-    """word: confirmed, likely or unknown. lines: what happened, where, why, what was ruled out, what to type.
-    parts: the same by name."""
+    """word: confirmed, likely or unknown. lines: what happened, where, why, what was ruled out, next command. parts:
+    the same by name."""
 
     schema: int
     launch_id: str
@@ -108,7 +108,7 @@ def diagnosis(case: LaunchCase, decided: Decided) -> Diagnosis:
 
 
 def outcome(said: Diagnosis) -> str:
-    """The cause and what to type, in one sentence."""
+    """Return the cause and its fix in one sentence."""
     if said["causes"]:
         first = said["causes"][0]
         command = first["fix"].get("command")
@@ -142,7 +142,7 @@ def said(case: LaunchCase, one: JudgedCause) -> SaidCause:
 
 
 def filled(case: LaunchCase, one: JudgedCause, text: str) -> str:
-    """The text with the place's names in it; each placeholder is filled once, whatever its value holds."""
+    """Fill the placeholders of a text, once each: placeholders within values are not filled."""
     values = values_of(case, one)
     return PLACES.sub(
         lambda found: values[found[1]] if found[1] else f" ({what})" if (what := values["what"]) else "", text
@@ -150,8 +150,8 @@ def filled(case: LaunchCase, one: JudgedCause, text: str) -> str:
 
 
 def advice(case: LaunchCase, one: JudgedCause) -> str:
-    """The text of the fix. A site's own may hold a command: what a log or a node printed stands in it as one quoted
-    word, unless it is a plain one."""
+    """Return the text of the fix. Fixes of site rules may contain a command, so values printed by a log or a node are
+    quoted as one word, unless they are valid host names."""
     values = values_of(case, one)
     for name in ("what", "address"):
         if values[name] and not is_host(values[name]):
@@ -160,12 +160,12 @@ def advice(case: LaunchCase, one: JudgedCause) -> str:
 
 
 def in_quotes(mark: str, value: str) -> str:
-    """The value, in the quotes that stand around its placeholder, or in those that it has itself."""
+    """Return the value in the quotes around its placeholder, or in its own quotes."""
     return value if value.startswith("'") else f"{mark}{value}{mark}"
 
 
 def command_of(case: LaunchCase, one: JudgedCause, command: str | OnNode) -> str:
-    """What a person types; "" where a name in it is none, or that of no node of the inventory."""
+    """Return the command of a cause; "" if a name in it is invalid, or its node is not in the inventory."""
     if isinstance(command, str):
         return command
     values = values_of(case, one)
@@ -178,7 +178,7 @@ def command_of(case: LaunchCase, one: JudgedCause, command: str | OnNode) -> str
 
 
 def values_of(case: LaunchCase, one: JudgedCause) -> dict[str, str]:
-    """By placeholder, what stands in its place."""
+    """Return the values of the placeholders."""
     rank = "" if one.place.rank is None else str(one.place.rank)
     node = one.place.node or (case.node_of(one.place.rank) if one.place.rank is not None else "")
     return {
@@ -209,7 +209,7 @@ def lines_of(parts: Mapping[str, str]) -> list[str]:
 
 
 def what(case: LaunchCase, seen: Sequence[Symptom]) -> str:
-    """What happened first, by itself, as far as it is known; else what all others only show."""
+    """Describe the first failure that is not a consequence, if known; else the first consequence."""
     closed = {one.rank for one in case.all_failures if one.by_launcher}
     own = [one for one in seen if not one.victim and one.final] or list(seen)
     first = min(own, key=lambda one: (one.rank in closed, one.when == 0.0, one.when), default=None)
@@ -222,7 +222,7 @@ def what(case: LaunchCase, seen: Sequence[Symptom]) -> str:
 
 
 def more_words(case: LaunchCase, first: Symptom) -> str:
-    """What NCCL's own last error says, below an exception of torch that names only its kind."""
+    """Return NCCL's last error, which torch prints below an exception that names only the error's kind."""
     for one in case.all_failures:
         if one.rank == first.rank and one.node == first.node and one.summary == first.line:
             said = LAST_ERROR.search(one.traceback)
@@ -262,7 +262,7 @@ def because(case: LaunchCase, one: JudgedCause) -> str:
 
 
 def ruled_out(case: LaunchCase, decided: Decided) -> str:
-    """Those first that one would have taken for what is said: of its kind, and near."""
+    """List causes that were ruled out, those similar to the reported cause first."""
     said = [*decided.causes, *decided.candidates][:1]
     groups = [one.cause.group for one in said]
     nearest = sorted(

@@ -1,4 +1,4 @@
-"""The last line of a run: one sentence of what came of it, after a word in capitals."""
+"""The last line of a run: its outcome in one sentence, after a word in capitals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 CALM = ("healthy", "degraded")
-ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")  # ssh names that of its node in whatever it says
+ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")  # ssh errors contain the address of their node
 
 
 class Stop(NamedTuple):
@@ -24,14 +24,13 @@ class Stop(NamedTuple):
 
 @dataclass(frozen=True)
 class RunEnding:
-    """What is known when a run ends.
+    """The facts from which the last line is composed.
 
-    book: the playbook's file name, empty where nothing is to be said of its end. contacts: whether it contacts nodes.
-    nodes: how many there are. changed: those on which something was, or in check mode is to be. failures: node ->
-    where it stopped and why. where: the page, or what else to read. reminder: what a run that went well must not let
-    anybody miss. outcome: what came of it, where the playbook has a sentence of its own. unfinished: what holds for the
-    nodes of failures until the run is finished, and how to finish it: a sentence without its subject. closing: {status,
-    text} where the whole line is its own.
+    book: the playbook's file name, empty if no line is printed. contacts: whether it contacts nodes. nodes: their
+    number. changed: nodes that were changed, or in check mode would be. failures: node -> where it stopped and why.
+    where: path of the report or other details. reminder: a warning for successful runs. outcome: the result, if the
+    playbook has its own sentence. unfinished: state of the failed nodes until the run is finished, and how to finish
+    it; a sentence without its subject. closing: {status, text} that replaces the whole line.
     """
 
     book: str = ""
@@ -49,12 +48,12 @@ class RunEnding:
 
 
 def last_line(end: RunEnding) -> tuple[str, str]:
-    """Return the status, for the colour, and the line; both empty where there is nothing to say."""
+    """Return the status, for the colour, and the line; both are empty if nothing is printed."""
     if end.closing:
         return str(end.closing["status"]), str(end.closing["text"])
     where = f" ({end.where})" if end.where else ""
     status, sentence = _ending(end)
-    # Of a run that did not go well one reason is enough.
+    # A failed run gets only its failure, without the reminder.
     if end.reminder and status in CALM:
         status, sentence = "degraded", f"{sentence}, but {end.reminder}"
     return (status, f"{sentence}{where}") if sentence else ("", "")
@@ -74,8 +73,8 @@ def _ending(end: RunEnding) -> tuple[str, str]:
     if end.outcome:
         return "healthy", f"CHECKED: without --check, {end.outcome}" if end.check else f"DONE: {end.outcome}"
     if end.book and not end.contacts:
-        what = f"found no problem in the inventory of {_all_of(end)}"
-        return "healthy", f"DONE: {end.book} {what}, contacted none and changed nothing"
+        what = f"found no problems in the inventory ({_all_of(end)})"
+        return "healthy", f"DONE: {end.book} {what}; no node was contacted or changed"
     if end.book and end.check:
         return "healthy", _checked(end)
     if end.book:
@@ -85,14 +84,14 @@ def _ending(end: RunEnding) -> tuple[str, str]:
 
 
 def _calm(end: RunEnding, status: str) -> str:
-    """Nothing failed. The warnings were shown one by one before; here they are counted, and the first is named."""
+    """Return the sentence of a run without failures: warnings were printed before, so only the first is named."""
     summary = str((end.verdict or {})["summary"])
     warned = [one for one in (end.verdict or {}).get("findings", []) if one["status"] == "warn"]
     if end.check:
-        counted = f", and health has {plural(len(warned), 'warning')} as things are" if warned else ""
+        counted = f"; the health checks report {plural(len(warned), 'warning')}" if warned else ""
         return f"{_checked(end)}{counted}"
     if status == "degraded" and warned:
-        more = f", the first about {warned[0]['node']}: {warned[0]['summary']}" if len(warned) > 1 else _of(warned[0])
+        more = f"; the first: {warned[0]['node']}: {warned[0]['summary']}" if len(warned) > 1 else _of(warned[0])
         return f"{status.upper()}: {summary}, with {plural(len(warned), 'warning')}{more}"
     return f"{status.upper()}: {summary}"
 
@@ -102,9 +101,9 @@ def _of(warning: Mapping[str, Any]) -> str:
 
 
 def _checked(end: RunEnding) -> str:
-    """A check ends with what a run does: whether it is worth one is why it was made."""
-    does = f"changes {few(end.changed)}" if end.changed else f"changes nothing on {_all_of(end)}"
-    return f"CHECKED: nothing was changed, and a run without --check {does}"
+    """Return the sentence of check mode, with the nodes that a run without --check would change."""
+    does = f"change {few(end.changed)}" if end.changed else f"change nothing on {_all_of(end)}"
+    return f"CHECKED: nothing was changed; without --check, the run would {does}"
 
 
 def _all_of(end: RunEnding) -> str:
@@ -112,11 +111,11 @@ def _all_of(end: RunEnding) -> str:
 
 
 def _stops(failures: Mapping[str, Stop]) -> str:
-    """The first reason, with all the nodes that it stopped, and only the names of those that others did."""
-    # A sentence may begin with its node's name, which the line has already.
+    """Return the first reason with all nodes that it stopped, and only the names of nodes with other reasons."""
+    # A reason may begin with its node's name, which the line already contains.
     reasons = {node: stop.why.removeprefix(f"{node}: ") for node, stop in failures.items()}
     first, why = next(iter(reasons.items()))
     same = [node for node, each in reasons.items() if ADDRESS.sub("", each) == ADDRESS.sub("", why)]
     others = [node for node in failures if node not in same]
-    more = f" (and {few(others)} for another reason)" if others else ""
+    more = f" ({few(others)}: another reason)" if others else ""
     return f"{few(same)} at '{failures[first].task}': {why}{more}"
