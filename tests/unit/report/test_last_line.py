@@ -1,4 +1,4 @@
-"""Every case is how a run ended, and the line that its user reads last."""
+"""Every case has the facts of a finished run and its expected last line."""
 
 from __future__ import annotations
 

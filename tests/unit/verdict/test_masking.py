@@ -1,4 +1,4 @@
-"""What is covered of variables and of command lines, by name and by shape."""
+"""Masking of variables and command lines by name and format."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from muster.verdict.masking import masked_argv, masked_command, masked_env, secrets_of_argv, secrets_of_env
 
-# Not one of them is anybody's: put together here, so that no search for leaked tokens stops at this file.
+# Not a real token; composed here so that scanners for leaked tokens do not report this file.
 TOKEN = "hf_" + "abcdefgh12345678"
 
 
@@ -63,5 +63,5 @@ def test_command_lines(typed: str, shown: str, secrets: list[str]) -> None:
     assert secrets_of_argv(argv) == secrets
 
 
-def test_a_command_line_without_its_quotes() -> None:
+def test_command_line_without_quotes_is_masked() -> None:
     assert masked_command("curl -H Authorization: Bearer abc") == "curl -H Authorization: Bearer ********"

@@ -91,13 +91,13 @@ def _calm(end: RunEnding, status: str) -> str:
         counted = f"; the health checks report {plural(len(warned), 'warning')}" if warned else ""
         return f"{_checked(end)}{counted}"
     if status == "degraded" and warned:
-        more = f"; the first: {warned[0]['node']}: {warned[0]['summary']}" if len(warned) > 1 else _of(warned[0])
+        more = f"; the first on {warned[0]['node']}: {warned[0]['summary']}" if len(warned) > 1 else _of(warned[0])
         return f"{status.upper()}: {summary}, with {plural(len(warned), 'warning')}{more}"
     return f"{status.upper()}: {summary}"
 
 
 def _of(warning: Mapping[str, Any]) -> str:
-    return f" about {warning['node']}: {warning['summary']}"
+    return f" on {warning['node']}: {warning['summary']}"
 
 
 def _checked(end: RunEnding) -> str:

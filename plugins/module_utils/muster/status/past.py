@@ -99,7 +99,7 @@ def health(kept: PastRun, now: float) -> PastVerdict:
             failing.setdefault(one.node, one.summary[:MOST_TEXT])
     warnings = sum(one.status == "warn" for one in findings)
     worst = first_of(findings, ("fail", "unknown", "warn"))
-    words = f"{plural(warnings, 'warning')}, the first: {worst}" if status == "degraded" else worst
+    words = f"{plural(warnings, 'warning')}, the first on {worst}" if status == "degraded" else worst
     return PastVerdict(str(kept.run.get("id")), seconds_since(kept.run, now), status, joined(status, words), failing)
 
 

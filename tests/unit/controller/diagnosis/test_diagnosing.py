@@ -122,7 +122,7 @@ def test_what_goes_wrong_in_it_is_a_sentence(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("muster_controller.diagnosis.diagnosing.decide", broken)
     said: list[str] = []
     assert diagnose(record(VICTIM, RAISED), tmp_path, answering(), said) is None
-    assert said == ["Why the launch failed could not be diagnosed (RecursionError: too deep)"]
+    assert said == ["Could not diagnose the failed launch (RecursionError: too deep)"]
 
 
 def test_what_is_diagnosed() -> None:

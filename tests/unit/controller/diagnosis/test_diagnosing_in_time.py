@@ -173,4 +173,4 @@ def test_what_nobody_looked_at_because_of_an_interrupt_says_so(clock: Clock) -> 
     probe: Any = SimpleNamespace(why={"node2": "it did not answer"})
     assert looks.unanswered(probe) == {"node2": "it did not answer"}
     interrupted = True
-    assert looks.unanswered(probe) == {"node2": "somebody interrupted the looks"}
+    assert looks.unanswered(probe) == {"node2": "the checks were interrupted"}

@@ -52,7 +52,7 @@ def test_of_a_long_one_its_end(folder: Path) -> None:
 def test_where_there_is_none_says_what_may_be_named(folder: Path) -> None:
     with pytest.raises(PlanError) as problem:
         texts_of(f"{folder}/none-*.log")
-    assert "There is no log at" in problem.value.problems[0]
+    assert "No log found at" in problem.value.problems[0]
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_a_folder_of_many_names_is_refused(folder: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(foreign_logs, "MOST_SEEN", 3)
     with pytest.raises(PlanError) as problem:
         read_logs(str(folder))
-    assert problem.value.problems == [f"There are more than 3 files and folders in {folder}. Name a part of it."]
+    assert problem.value.problems == [f"{folder} has more than 3 files and folders. Give a folder below it."]
 
 
 def test_more_logs_than_are_read_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,13 +53,13 @@ def test_each_problem_is_said_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "empty.yml").write_text("")
     scopes = "process, node, link, pair, config, code, unknown"
     assert problems(tmp_path, "rules.yml", "other.yml", "no.yml", "nowhere.yml", "empty.yml") == [
-        "other.yml line 3: id is there since line 2. Put both into one, or take one out.",
-        "other.yml line 5: texts is there since line 1. Put both into one, or take one out.",
-        "no.yml line 2: it is no YAML: expected the node content, but found '-'. Correct it.",
-        f"nowhere.yml: the rules of the site cannot be read (No such file or directory). {CONTROLLER_FILES}.",
-        "rules.yml line 4, texts 1 (site.gone): its pattern does not find its example. Correct one of them.",
-        f"rules.yml line 12, causes 1 (site.storage): scope is nod (did you mean node?). Give it one of {scopes}.",
-        "empty.yml: it holds no mapping. Begin it with one of texts, questions, causes.",
+        "other.yml line 3: duplicate key id, first used in line 2. Merge both, or remove one.",
+        "other.yml line 5: duplicate key texts, first used in line 1. Merge both, or remove one.",
+        "no.yml line 2: invalid YAML: expected the node content, but found '-'. Correct it.",
+        f"nowhere.yml: the site rules cannot be read (No such file or directory). {CONTROLLER_FILES}.",
+        "rules.yml line 4, texts 1 (site.gone): the pattern does not match the example. Correct one of them.",
+        f"rules.yml line 12, causes 1 (site.storage): scope is nod (did you mean node?). Set it to one of {scopes}.",
+        "empty.yml: it is not a mapping. Begin it with one of texts, questions, causes.",
     ]
 
 

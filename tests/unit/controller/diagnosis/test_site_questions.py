@@ -38,10 +38,10 @@ def test_an_answer_is_a_finding_and_was_looked_for() -> None:
     ("said", "why"),
     [
         ("no route to host", "node1: no route to host"),
-        ({"answers": None}, "node1: it did not answer in time"),
-        ({"answers": {"site.other": {}}}, "node1: it did not answer in time"),
-        ({"answers": {"site.absent": [1]}}, "node1: it did not answer in time"),
-        ({"answers": {"site.absent": {"code": "1", "output": ""}}}, "node1: what it says of the command is of no use"),
+        ({"answers": None}, "node1: no response in time"),
+        ({"answers": {"site.other": {}}}, "node1: no response in time"),
+        ({"answers": {"site.absent": [1]}}, "node1: no response in time"),
+        ({"answers": {"site.absent": {"code": "1", "output": ""}}}, "node1: invalid answer"),
         (
             {"answers": {"site.absent": {"code": None, "output": "", "why": "findmnt did not answer within 5 s"}}},
             "node1: findmnt did not answer within 5 s",

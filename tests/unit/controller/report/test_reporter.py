@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[4]
 BOTH = "run ansible-playbook site.yml -i inventory/rack\nrun ansible-playbook site.yml."
-KEEP = "or keep it in the inventory as ansible_become_password, encrypted with: ansible-vault encrypt_string --prompt"
+KEEP = "or store the password in the inventory as ansible_become_password, encrypted with: ansible-vault encrypt_string --prompt"
 SUDO = f"--ask-become-pass to the command, {KEEP}"
-WRONG = f"sudo does not take the password that was given. Try again with --ask-become-pass, {KEEP}"
+WRONG = f"sudo rejected the password. Try again with --ask-become-pass, {KEEP}"
 LOST = {"msg": "Task failed: no route to host", "unreachable": True}
 
 
@@ -210,12 +210,12 @@ def test_a_page_is_written_anew_of_a_run_that_was_interrupted(tmp_path: Path) ->
         ({"msg": "x", "results": [{"failed": True, "msg": "a"}, {"msg": "b"}, {"failed": True, "msg": "c"}]}, "a\nc"),
         ({"msg": "ssh: Host key verification failed."}, f"{FIRST_CONTACT} -i inventory/rack"),
         # ansible-core 2.19.14: sudo asks, asks without a prompt, was given another password; the vault has none.
-        ({"msg": "Task failed: Missing sudo password"}, f"sudo asks for a password there. Add {SUDO}"),
-        ({"msg": "x", "stderr": "sudo: a password is required\n"}, f"sudo asks for a password there. Add {SUDO}"),
+        ({"msg": "Task failed: Missing sudo password"}, f"sudo requires a password. Add {SUDO}"),
+        ({"msg": "x", "stderr": "sudo: a password is required\n"}, f"sudo requires a password. Add {SUDO}"),
         ({"msg": "Task failed: Incorrect sudo password"}, WRONG),
         (
             {"msg": "Task failed: Attempting to decrypt but no vault secrets found."},
-            "a value of the inventory is encrypted. Add --ask-vault-pass to the command",
+            "an inventory value is encrypted. Add --ask-vault-pass to the command",
         ),
         ({"msg": "run ansible-playbook site.yml", "stderr": "run ansible-playbook site.yml.\n"}, BOTH),
         ({"censored": "hidden"}, "failed"),
@@ -349,7 +349,7 @@ def test_older_runs_go_when_a_run_ends_and_the_line_before_the_last_says_so(tmp_
     arguments = ("site.yml", "-e", "cluster_artifacts_keep=2", *(["--check"] if check else []))
     done = played(tmp_path, "gpu_nodes: {hosts: {node1: {ansible_host: 10.1.2.300}}}", *arguments)
     lines = done.stdout.splitlines()
-    said = "Artifacts of rack: 1 run removed; kept are the newest 2 (cluster_artifacts_keep)"
+    said = "Artifacts of rack: 1 run removed; kept: the newest 2 (cluster_artifacts_keep)"
     assert lines[-1].startswith("STOPPED: ")
     assert lines.count(said) == (not check)
     assert check or said in lines[-4:]

@@ -95,7 +95,7 @@ def test_where_root_is_refused_the_rest_is_shown() -> None:
 
     found = looks(Way("a", no_root), patience=5.0).round()
     assert found.answers["a"]["gpus"] == BUSY["gpus"]
-    assert found.not_root == {"a": "sudo asks for a password there"}
+    assert found.not_root == {"a": "sudo requires a password"}
 
 
 def test_whoever_launches_for_themselves_never_asks_for_root() -> None:

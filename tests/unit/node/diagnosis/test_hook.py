@@ -156,7 +156,7 @@ def test_a_rank_says_where_it_is(state: Path) -> None:
         folder = str(state / "observe")
         found = until(lambda: (seen := observed.observed(process.pid, folder))["stack"] == there and seen, PATIENCE)
     assert found["stack_why"] == ""
-    assert (found["flight"], found["flight_why"]) == (None, "it has no process group of torch.distributed")
+    assert (found["flight"], found["flight_why"]) == (None, "the rank has no torch.distributed process group")
 
 
 def test_the_flight_recorder_is_that_of_the_script_s_torch(state: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_stopped_rank_is_said_to_be_stopped(state: Path) -> None:
         found = observed.observed(process.pid, str(state / "observe"))
         process.send_signal(signal.SIGCONT)
     assert found["stack"] == []
-    assert found["stack_why"] == "it is stopped by a signal (state T)"
+    assert found["stack_why"] == "the rank is stopped by a signal (state T)"
 
 
 def test_a_rank_that_holds_its_interpreter_is_not_waited_for(state: Path) -> None:

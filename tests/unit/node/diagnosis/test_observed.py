@@ -58,7 +58,7 @@ def test_few_are_read_as_they_are_and_none_is_said() -> None:
     flight, _ = observed.recorded(recorder(3, "tensor_parallel"))
     assert flight is not None
     assert (flight["group"], [each["sequence"] for each in flight["last"]]) == ("tensor_parallel", [1, 2, 3])
-    assert observed.recorded(recorder(0)) == (None, "its flight recorder is empty")
+    assert observed.recorded(recorder(0)) == (None, "the flight recorder is empty")
 
 
 def test_what_is_no_flight_recorder_is_said_to_be_none() -> None:
@@ -96,10 +96,10 @@ def rank(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
     [
         (
             "1\n",
-            "; py-spy may not look into it: kernel.yama.ptrace_scope is 1, which leaves that to root or forbids it",
+            "; py-spy has no permission to read the process (kernel.yama.ptrace_scope is 1)",
         ),
-        ("0\n", "; py-spy may not look into it"),
-        (None, "; py-spy may not look into it"),
+        ("0\n", "; py-spy has no permission to read the process"),
+        (None, "; py-spy has no permission to read the process"),
     ],
 )
 def test_where_py_spy_is_refused_it_is_said_why_there_is_no_stack(

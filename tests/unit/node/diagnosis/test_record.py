@@ -392,7 +392,7 @@ def test_code_beside_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (other["script"] == first["script"], other["code"] == first["code"]) == (True, False)
     monkeypatch.setattr(program, "MOST_FILES", 2)
     found, why = program.digests("train.py", str(tmp_path))
-    assert (set(found), why) == ({"script"}, "the code beside train.py: it is more than is read for this")
+    assert (set(found), why) == ({"script"}, "the code beside train.py: too many or too large files")
     assert program.digests("nothing.py", str(tmp_path)) == ({}, "nothing.py: No such file or directory")
 
 
