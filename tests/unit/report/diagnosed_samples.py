@@ -50,7 +50,7 @@ def kept(count: int, ranks: int, *, hostile: bool = False) -> Artifacts:
         "open": [],
     }
     other = {**cause, "says": "node3 ran out of memory", "word": "ruled out", "proofs": []}
-    asked = {**other, "word": "possible", "open": ["kernel.oom: root alone may see the kernel log"]}
+    asked = {**other, "word": "possible", "open": ["kernel.oom: requires root"]}
     parts = {
         "What": f"rank {culprit[1]}, node3: {raised}",
         "Where": f"node3, rank {culprit[1]}",

@@ -24,7 +24,7 @@ def test_diagnosis_has_five_named_lines() -> None:
     found = section(4, 2)
     assert [line["name"] for line in found["lines"]] == ["What", "Where", "Why", "Not", "Type"]
     assert (found["word"], found["mark"]) == ("confirmed", "fail")
-    assert found["candidates"][0]["open"] == ["kernel.oom: root alone may see the kernel log"]
+    assert found["candidates"][0]["open"] == ["kernel.oom: requires root"]
 
 
 def test_failures_are_numbered_by_time() -> None:

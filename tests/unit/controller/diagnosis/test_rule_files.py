@@ -1,4 +1,4 @@
-"""A site's files of rules: all that is wrong with them is said at once, with the file and the line."""
+"""The site's rule files: all problems are reported at once, with file and line."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def problems(folder: Path, *names: str, commands: bool = False) -> list[str]:
     return [str(one) for one in found]
 
 
-def test_what_is_right_is_read(tmp_path: Path) -> None:
+def test_valid_rules_are_read(tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(RULES)
     rules, found = read_rules(["rules.yml", "rules.yml"], commands=True, folder=tmp_path)
     assert found == []
@@ -46,7 +46,7 @@ def test_what_is_right_is_read(tmp_path: Path) -> None:
     assert read_rules([], commands=True) == (type(rules)(), [])
 
 
-def test_each_problem_is_said_with_its_line(tmp_path: Path) -> None:
+def test_problems_are_reported_with_lines(tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(RULES.replace("scope: node", "scope: nod").replace("lost s", "gone s"))
     (tmp_path / "other.yml").write_text("texts:\n  - id: site.a\n    id: site.b\n    patern: x\ntexts: []\n")
     (tmp_path / "no.yml").write_text("texts: [\n  - }\n")
@@ -63,7 +63,7 @@ def test_each_problem_is_said_with_its_line(tmp_path: Path) -> None:
     ]
 
 
-def test_who_may_change_a_command_chooses_what_runs(tmp_path: Path) -> None:
+def test_writable_rule_file_with_commands_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(RULES)
     (tmp_path / "rules.yml").chmod(0o666)
     assert problems(tmp_path, "rules.yml") == []
@@ -75,7 +75,7 @@ def test_who_may_change_a_command_chooses_what_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b"\xff\xfe", b"a: &a [*a]", b"texts: !!python/object:os.system {}", b"[" * 5000])
-def test_whatever_a_file_holds_is_a_problem_of_it(tmp_path: Path, text: bytes) -> None:
+def test_invalid_file_is_reported(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "rules.yml").write_bytes(text)
     found = problems(tmp_path, "rules.yml")
     assert found
