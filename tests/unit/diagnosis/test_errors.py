@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_the_page_is_up_to_date() -> None:
+def test_page_is_up_to_date() -> None:
     command = [sys.executable, str(ROOT / "script/errors.py"), "--show"]
     shown = subprocess.run(command, check=True, capture_output=True, text=True)
     assert (ROOT / "docs/errors.md").read_text() == shown.stdout

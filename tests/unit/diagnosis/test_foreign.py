@@ -19,7 +19,7 @@ from muster.diagnosis.words import diagnosis
 
 
 @cases(__file__, "foreign")
-def test_foreign(case: dict[str, Any]) -> None:
+def test_decision_from_foreign_logs(case: dict[str, Any]) -> None:
     known = [Known(node, more[0], tuple(more[1:])) for node, more in case.get("known", {}).items()]
     shape = case_of_logs(case["logs"], known)
     launch, expect = shape["launch"], case["expect"]

@@ -47,7 +47,7 @@ def example() -> Rules:
 
 
 @cases(__file__, "site_rules")
-def test_problems(case: dict[str, Any]) -> None:
+def test_problems_are_reported(case: dict[str, Any]) -> None:
     rules, problems = rules_of([RuleFile("rules.yml", case["given"])])
     assert [str(one) for one in problems] == case["problems"]
     assert rules == site_rules.Rules()
@@ -157,7 +157,7 @@ def test_case_without_the_rules_is_decided_as_before(example: Rules) -> None:
         ("snapshot.frozen", {"is": True}, "not looked"),
     ],
 )
-def test_facts(path: str, test: dict[str, Any], word: str) -> None:
+def test_answers_from_facts(path: str, test: dict[str, Any], word: str) -> None:
     disks = [
         {"use": use, "path": "/x", "type": "ext4", "free": free, "total": 9, "inodes_free": 1, "read_only": False}
         for use, free in (("work", 100), ("logs", 5))

@@ -47,7 +47,7 @@ def led_to(shown: Any, path: str) -> Any:
 
 
 @cases(__file__, "accepted")
-def test_the_page_shows(case: dict[str, Any]) -> None:
+def test_content_of_the_page(case: dict[str, Any]) -> None:
     shown = report.page(Artifacts(smoke=case["smoke"]))["acceptance"]
     assert {place: led_to(shown, place) for place in case["shows"]} == case["shows"]
 

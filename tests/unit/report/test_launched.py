@@ -46,7 +46,7 @@ def test_every_outcome_has_a_word() -> None:
         ([finding("launch.detached", "unknown")], "unknown", "detached"),
     ],
 )
-def test_of_findings(findings: list[dict[str, Any]], status: str, word: str) -> None:
+def test_word_from_findings(findings: list[dict[str, Any]], status: str, word: str) -> None:
     assert of(*findings, status=status) == word
 
 

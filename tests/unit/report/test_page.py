@@ -29,7 +29,7 @@ def led_to(shown: Any, path: str) -> Any:
 
 
 @cases(__file__, "page")
-def test_the_page_shows(case: dict[str, Any]) -> None:
+def test_content_of_the_page(case: dict[str, Any]) -> None:
     given = copy.deepcopy(case)
     wanted = given.pop("shows")
     for finding in given.get("verdict", {}).get("findings", []):

@@ -41,7 +41,7 @@ def terminal_of(case: dict[str, Any]) -> Terminal:
 
 
 @cases(__file__, "text")
-def test_text(case: dict[str, Any]) -> None:
+def test_commands_in_text_are_completed(case: dict[str, Any]) -> None:
     assert terminal_of(case).text(case["text"], case.get("quoted", ())) == case["typed"]
 
 

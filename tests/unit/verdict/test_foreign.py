@@ -23,7 +23,7 @@ WIPES = "ansible-playbook playbooks/retire.yml -e node=node1 -e wipe=true"
 
 
 @cases(__file__, "commands_in")
-def test_commands_in(case: dict[str, Any]) -> None:
+def test_commands_in_text_are_found(case: dict[str, Any]) -> None:
     assert commands_in(case["value"]) == set(case["commands"])
 
 

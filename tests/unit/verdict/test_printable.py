@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @cases(__file__, "printable")
-def test_printable(case: dict[str, Any]) -> None:
+def test_control_characters_become_visible(case: dict[str, Any]) -> None:
     assert printable(case["text"]) == case["shown"]
     assert printable(case["shown"]) == case["shown"]
 

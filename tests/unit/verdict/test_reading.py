@@ -87,7 +87,7 @@ def test_valid_answer_is_unchanged(of: str) -> None:
 
 
 @cases(__file__, "reading")
-def test_hostile(case: dict[str, Any]) -> None:
+def test_hostile_answers_are_limited(case: dict[str, Any]) -> None:
     shape, whole = GIVEN[case["of"]]
     given = {**whole, **case.get("differing", {})}
     for name in case.get("without", ()):

@@ -28,14 +28,14 @@ CAUSE = Check(
     seen="sandbox",
     reads=READS,
     fires="a cause of a failed launch is confirmed: a symptom, and a check that confirms it at the same place (fail)",
-    fix="See the finding; docs/errors.md has every cause",
+    fix="See the finding; docs/errors.md lists all causes",
 )
 LIKELY_CAUSE = Check(
     "launch.cause.likely",
     seen="stand-in",
     reads=READS,
     fires="two independent pieces of evidence or one decisive line suggest a cause, but no check confirms it (warn)",
-    fix="See the finding; docs/errors.md has every cause",
+    fix="See the finding; docs/errors.md lists all causes",
 )
 UNKNOWN_CAUSE = Check(
     "launch.cause.unknown",

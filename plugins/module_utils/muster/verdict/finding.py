@@ -95,7 +95,7 @@ class Finding:
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
-            raise ValueError(f"finding {self.id}: status {self.status!r} is none of {', '.join(STATUSES)}")
+            raise ValueError(f"finding {self.id}: status {self.status!r} is not one of {', '.join(STATUSES)}")
         for name in ("summary", "observed", "expected"):
             object.__setattr__(self, name, printable(getattr(self, name)))
         proofs = [
