@@ -108,7 +108,7 @@ def test_a_firewall_that_cannot_be_changed_says_why(world: World, programs: Prog
         "node1: the change of the firewall was undone, because the change failed on the node (ufw is broken). The node"
         " answers and is as it was before. Compare the rules of others on the node (docs/ports.md) and run again."
     )
-    short = "node1: firewall_confirm_seconds is below 30, too short for a new connection."
+    short = "node1: firewall_confirm_seconds is too short for a new connection; the minimum is 30."
     assert world.fails("firewall", confirm_seconds=29) == short
     programs.answers["look"] = NodeError("it has no Python", reachable=True)
     assert world.fails("firewall") == "node1: it has no Python"
