@@ -158,20 +158,20 @@ def reported(result: Result) -> str:
 def test_inspect_shows_how_to_use_the_environment(cluster: Cluster, installed_states: list[str]) -> None:
     del installed_states
     result = cluster.run("playbooks/inspect.yml", cluster_environments={})
-    line = f"node1, node2: {PREFIX}: made by conda, Python 3.11, torch "
+    line = f"node1, node2: {PREFIX}: created by conda, Python 3.11, torch "
     to_add = f"To launch in it, add 'train: {{prefix: {PREFIX}}}' to cluster_environments."
     assert line in reported(result)
     assert to_add in reported(result)
     result = cluster.run("playbooks/inspect.yml")
-    assert f"node1, node2: environment old, {PREFIX}: made by conda, Python 3.11, torch " in reported(result)
+    assert f"node1, node2: environment old, {PREFIX}: created by conda, Python 3.11, torch " in reported(result)
     assert to_add not in reported(result)
     first, second = cluster.machines
     version = f"{PREFIX}/{SITE}/torch"
     second.inside("sh", "-ec", f"rm {version}; mkdir {version}; echo \"__version__ = '2.5.0'\" > {version}/version.py")
     try:
         result = cluster.run("playbooks/inspect.yml")
-        assert "the environment old differs: made by conda, Python 3.11, torch " in reported(result)
-        assert "made by conda, Python 3.11, torch 2.5.0 on node2" in reported(result)
+        assert "environment old differs: created by conda, Python 3.11, torch " in reported(result)
+        assert "created by conda, Python 3.11, torch 2.5.0 on node2" in reported(result)
         kept = json.loads((ARTIFACTS / "inspect.json").read_text())["findings"]
         odd = {one["node"] for one in kept if (one["id"], one["status"]) == ("environment.existing.differs", "warn")}
         assert odd == set(NODES), "with two nodes, neither is the odd one"

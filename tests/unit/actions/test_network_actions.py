@@ -109,7 +109,7 @@ def test_failed_firewall_change_is_explained(world: World, programs: Programs, d
         " answers and is as it was before. Check the node for firewall rules that Muster does not manage"
         " (docs/ports.md) and run the command again."
     )
-    short = "node1: firewall_confirm_seconds is below 30, too short for a new connection."
+    short = "node1: firewall_confirm_seconds is too short for a new connection; the minimum is 30."
     assert world.fails("firewall", confirm_seconds=29) == short
     programs.answers["look"] = NodeError("it has no Python", reachable=True)
     assert world.fails("firewall") == "node1: it has no Python"
