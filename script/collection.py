@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Build the collection muster.muster: this tree as one archive, which ansible-galaxy installs where there is no git.
+"""Build the collection muster.muster: this tree as one archive, which ansible-galaxy installs without git.
 
-    .venv/bin/python script/collection.py [FOLDER]     # into artifacts/collection without one
+    .venv/bin/python script/collection.py [FOLDER]     # default: artifacts/collection
 
-What git tracks is in it as it lies here, with the two files that a collection must have beside it. It is used from the
-folder that it is installed in, as a clone is: ansible.cfg there names where roles and plugins are. For playbooks
-elsewhere its modules are in it a second time, as muster.muster.NAME, with what they import under the collection's name.
+The archive contains all files tracked by git, and the two files required in a collection. It is used from its
+installation folder like a clone: ansible.cfg there configures the paths of roles and plugins. For playbooks elsewhere,
+the modules are included a second time as muster.muster.NAME, with imports under the collection's name.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "artifacts/collection"
 NAME = "muster"
 ANSIBLE = ">=2.19"
-# What modules import where this tree's own ansible.cfg says where it is, and where a collection has it.
+# Imports of modules in this tree (by its ansible.cfg), and in a collection.
 OF_THE_TREE = re.compile(r"\bansible\.module_utils\.(muster(?:_node)?)\b")
 OF_THE_COLLECTION = rf"ansible_collections.{NAME}.{NAME}.plugins.module_utils.of_modules.\1"
 NAMED = re.compile(r"(\bM\((?=\w+\))|\b(?=role_options\.))")  # modules and fragments in documentation
 
 
 def version(changelog: str) -> str:
-    """The release on top of the changelog; with something unreleased above it, what comes after it."""
+    """Return the latest release in the changelog, or the next development version if there are unreleased changes."""
     parts = re.split(r"^## \[(.+?)\]", changelog, flags=re.MULTILINE)
     sections = dict(zip(parts[1::2], parts[2::2], strict=True))
     released = next(name for name in sections if name != "Unreleased")
@@ -58,7 +58,7 @@ def copy_tree(folder: Path) -> None:
 
 
 def copy_modules(folder: Path) -> None:
-    """The modules by their full names, beside those of the tree."""
+    """Copy the modules with their full names, in addition to the modules of the tree."""
     for source in (folder / "library").glob("*.py"):
         renamed(source, folder / "plugins/modules" / source.name)
     rooms = folder / "plugins/module_utils"

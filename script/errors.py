@@ -51,9 +51,9 @@ SECTIONS = {
 WITHOUT_A_LINE = "No line at all"
 SAME = "the same as for the line above"
 GROUPS = {
-    "head": "The head node cannot be reached",
+    "head": "The head node is not reachable",
     "agreement": "The launch arguments of the nodes differ",
-    "absent": "A node or a rank is absent or late",
+    "absent": "A node or a rank is missing or late",
     "address": "A node has a wrong address",
     "network": "Ports, packets and links",
     "process": "A process ended, was ended, or hangs",
@@ -145,8 +145,8 @@ def _links(symptom: str, causes: Sequence[Cause]) -> str:
         found = [*some]
         others = [one for one in causes if _group(one) == one.group == name and one not in found]
         if name in GROUPS and len(found) > 2 * len(others) + 1:
-            but = f" but {', '.join(one.id.partition('.')[2] for one in others)}" if others else ""
-            parts.append(f"{name}: [any of them](#{_anchor(GROUPS[name])}){but}")
+            but = f" except {', '.join(one.id.partition('.')[2] for one in others)}" if others else ""
+            parts.append(f"{name}: [any cause](#{_anchor(GROUPS[name])}){but}")
         else:
             parts.append(f"{name}: {', '.join(_link(one.id) for one in found)}")
     return "; ".join(parts)

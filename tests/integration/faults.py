@@ -107,14 +107,14 @@ def of_network() -> list[Fault]:
         of_file(*hosts, "/etc/nsswitch.conf", "sed -i 's/^hosts:.*/hosts: dns/' {path}", "node2", "hosts file off"),
         # These two come first in their role, because restoring other faults writes new files, which end the proof.
         Fault("wrong public key", *mesh, way, f"echo x >{IDENTITY}.pub", f"rm {IDENTITY}.pub"),
-        of_file(*mesh, "/etc/pam.d/sshd", "echo '# new' >>{path}", "something differs on a peer", "PAM"),
+        of_file(*mesh, "/etc/pam.d/sshd", "echo '# new' >>{path}", "a peer differs", "PAM"),
         of_file(*mesh, f"{SSH}/authorized_keys", "sed -i '/node2$/d' {path}", "authorized_keys of muster differs"),
         of_file(*mesh, f"{SSH}/config", "sed -i '/IdentitiesOnly/d' {path}", "config of muster differs"),
         of_file(
             *mesh, f"{SSH}/muster_known_hosts", "sed -i '/node2$/d' {path}", "muster_known_hosts of muster differs"
         ),
         of_file(*mesh, IDENTITY, private, "authorized_keys of muster differs", "new private key"),
-        of_file(*mesh, IDENTITY, "chmod 0644 {path}", "the key of muster is not as it shall be"),
+        of_file(*mesh, IDENTITY, "chmod 0644 {path}", "the SSH key of muster is missing or incorrect"),
         of_file(*mesh, "/etc/ssh/ssh_host_ed25519_key.pub", "sed -i s/AAAAI/AAAAX/ {path}", "muster_known_hosts"),
         of_file(
             *mesh,
@@ -160,7 +160,7 @@ def of_pytorch() -> list[Fault]:
         of_file(*record, written[0], "rm {path}", written[1]),
         of_file(*record, written[0], 'sed -i \'s/"kernel": "/&x/\' {path}', written[1], "other kernel ran"),
         of_file(*record, f"{SITE}/torch/version.py", "echo '# longer' >>{path}", written[1], "torch changed later"),
-        Fault("link missing", *env, "there is no environment yet", f"mv {link} {link}.was", f"mv {link}.was {link}"),
+        Fault("link missing", *env, "no environment exists yet", f"mv {link} {link}.was", f"mv {link}.was {link}"),
     ]
 
 

@@ -290,7 +290,7 @@ def test_nccl_conf_names_the_training_interface(applied: Result, node: Machine, 
     lines = node.inside("cat", "/etc/nccl.conf").stdout
     assert lines.startswith(theirs)
     assert f"\nNCCL_SOCKET_IFNAME=={interface}\n" in lines
-    assert "/etc/nccl.conf sets NCCL_DEBUG=INFO, which is for debugging alone" in result.stdout
+    assert "/etc/nccl.conf sets NCCL_DEBUG=INFO, which is for debugging only" in result.stdout
     # The second interface is gone, so its setting goes. Foreign lines stay.
     assert changed_tasks(apply(nccl_install=True)) == ["Write the NCCL settings"]
     assert node.inside("cat", "/etc/nccl.conf").stdout == theirs
@@ -359,5 +359,5 @@ def test_source_with_another_digest_is_not_unpacked(
     result = apply(**{**requested, "nccl_tests_sha256": "0" * 64})
     assert result.rc != 0
     assert (
-        "it is another file. Nothing was unpacked" in result.results("Build nccl-tests (some minutes)")["node1"]["msg"]
+        "Nothing was unpacked. Check the download" in result.results("Build nccl-tests (some minutes)")["node1"]["msg"]
     )

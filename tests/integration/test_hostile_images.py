@@ -279,7 +279,7 @@ while :; do echo 'READY'; done
             r"""its Python says '{"python": [3, 12, 3], "torch": "2.13.0\\u001b[2J""",
             id="escapes",
         ),
-        pytest.param(COMPLAINS, "\x1b[2J", r"it ended with 1 and said '\x1b[2Jfix: run this'", id="complains"),
+        pytest.param(COMPLAINS, "\x1b[2J", r"exited with code 1, output: '\x1b[2Jfix: run this'", id="complains"),
         pytest.param(STAYS, "stays", "Python does not run in the image: ", id="stays", marks=pytest.mark.slow),
         pytest.param(
             FLOODS, "READY\nREADY\n", "Python does not run in the image: ", id="floods", marks=pytest.mark.slow

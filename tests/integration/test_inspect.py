@@ -110,7 +110,7 @@ def test_missing_interface_stops_only_its_node(play: Play) -> None:
     result = play("playbooks/inspect.yml", extravars=requested)
     refused = result.results(REFUSE)
     assert list(refused) == ["node2"]
-    assert "node2: it has no interface ib7 (cluster_interface), only eth0" in refused["node2"]["msg"]
+    assert "node2: no interface ib7 (cluster_interface); present: eth0" in refused["node2"]["msg"]
     assert result.stats["failures"] == {"node2": 1}
     assert facts_on_disk()["nodes"]["node1"]
 
@@ -148,7 +148,7 @@ def test_machine_with_two_names_is_refused(play: Play, node: Callable[[str], Mac
         node1.inside("ip", "addr", "del", f"{second}/24", "dev", "eth0")
     refused = result.results(REFUSE)
     assert sorted(refused) == ["node1", "node2"], result.stdout
-    assert "node1 and node2 are one and the same machine" in refused["node1"]["msg"]
+    assert "node1 and node2 are the same machine" in refused["node1"]["msg"]
     assert node2.ssh_answers()
 
 
@@ -166,7 +166,7 @@ def test_unsupported_system_is_refused(play: Play, node: Callable[[str], Machine
         result = play("site.yml", tags="inspect")
     refused = result.results(REFUSE)
     assert list(refused) == ["node2"]
-    assert "it runs Fedora Linux 40, which Muster does not know" in refused["node2"]["msg"]
+    assert "Muster does not support Fedora Linux 40" in refused["node2"]["msg"]
 
 
 @pytest.mark.moment

@@ -237,7 +237,7 @@ def test_spare_replaces_a_failed_node(whole: dict[str, Any], tmp_path: Path, nod
     assert verdict["status"] == "degraded", verdict["summary"]
     (finding,) = [one for one in verdict["findings"] if one["id"] == "launch.restarted"]
     assert finding["node"] == "node2"
-    assert "node3 takes the place of node2" in finding["summary"]
+    assert "node3 replaces node2" in finding["summary"]
     assert latest_events(second)["resumed"]["step"] % 5 == 0
     # Equal bit by bit, because the world size is unchanged and the ranks use CPUs.
     assert latest_events(second)["summary"]["parameters_sha256"] == whole["summary"]["parameters_sha256"]

@@ -236,7 +236,7 @@ def test_unusable_images_are_refused(play: Play, nodes: list[Machine], archive: 
     try:
         without = launch(play, tmp_path, str(archive))
         assert refusals(without) == {("launch.container", "node1")}
-        assert "crun is not there" in without.stdout
+        assert "crun does not exist" in without.stdout
         assert "node_baseline_podman" in without.stdout
     finally:
         nodes[0].inside("mv", "/usr/bin/crun.aside", "/usr/bin/crun")
@@ -280,6 +280,6 @@ def test_nodes_pull_an_image_by_digest(play: Play, nodes: list[Machine], archive
         (tmp_path / "again").mkdir()
         missing = launch(play, tmp_path / "again", f"{name.rpartition(':')[0]}:{'0' * 64}")
         assert refusals(missing) == {("launch.image", name) for name in NODES}
-        assert "it does not have the image: podman pull" in missing.stdout
+        assert "the image is missing: podman pull" in missing.stdout
     finally:
         take_registry(nodes)

@@ -140,8 +140,8 @@ def test_missing_accounts_are_reported_and_nothing_changes(
     refused = given(play, "anna", "nobody-here", "neither-here")
     assert refused.rc != 0
     message = refused.results("Configure user launches")["node1"]["msg"]
-    assert "there is no account nobody-here: make it as your site makes accounts" in message
-    assert "there is no account neither-here" in message
+    assert "account nobody-here does not exist: create it with your site's tools" in message
+    assert "account neither-here does not exist" in message
     assert state(machine) == bare
     verified = given(play, "anna", launch_users_mode="verify")
     assert verified.rc != 0
@@ -167,7 +167,7 @@ def test_running_launch_keeps_permissions_and_busy_manager_is_not_restarted(
     assert busy.rc == 0, busy.stdout
     said = " ".join(busy.stdout.split())
     assert "the user manager of anna is not in the group muster-launch and " in said
-    assert ', and is not started anew, because "sleep" (' in said
+    assert ', but is not restarted because "sleep" (' in said
     assert machine.inside("systemctl", "show", "--property=MainPID", "user@2001.service").stdout == main
 
     left = given(play)

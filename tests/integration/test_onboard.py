@@ -194,7 +194,7 @@ def test_all_problems_are_reported_at_once(lab: Lab) -> None:
         "- node8: 10.0.0.300 looks like an IP address and is none.",
     ):
         assert sentence in refused.stdout
-    assert "and no node was contacted." in refused.stdout
+    assert "; no node was contacted." in refused.stdout
 
 
 # ---------------------------------------------------------------- onboarding during a launch

@@ -373,7 +373,7 @@ def test_settings_rejected_by_sshd_are_removed(mesh: Callable[..., Result], node
     kept = first.inside("cat", DROPIN).stdout
     result = mesh({"_ssh_mesh_sshd_settings": "Nonsense yes\n"}, limit=first.name)
     assert result.stats["failures"] == {first.name: 1}, result.stdout
-    assert "was undone, because the change failed on the node (sshd refuses its settings" in result.stdout
+    assert "was undone, because the change failed on the node (sshd rejects the settings" in result.stdout
     assert first.inside("cat", DROPIN).stdout == kept
     assert first.inside("sshd", "-t", check=False).returncode == 0
     assert first.ssh_answers()

@@ -73,7 +73,7 @@ def mtu_of(node: Machine) -> int:
 def test_mtu_is_set_and_second_run_changes_nothing(set_mtu: Callable[..., Result], nodes: list[Machine]) -> None:
     planned = set_mtu(1400, check=True)
     assert planned.rc == 0, planned.stdout
-    assert "+1400 now, 1400 after the next start" in planned.stdout
+    assert "+1400 now, 1400 after the next boot" in planned.stdout
     assert [mtu_of(node) for node in nodes] == [USUAL] * 3
     result = set_mtu(1400)
     assert result.rc == 0, result.stdout

@@ -212,7 +212,7 @@ def test_unreachable_nodes_do_not_block_the_others(
     assert pins(lab) == [f"{first.address} {host_key(first)}"]
     silent = play(TRUST, inventory=lab, extravars=YES, limit="node9")
     assert silent.rc != 0
-    assert "No node answered" in silent.stdout
+    assert "No node responded" in silent.stdout
 
 
 def test_inventory_fingerprints_need_no_prompt(play: Play, tmp_path: Path, first: Machine, second: Machine) -> None:

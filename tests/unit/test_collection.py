@@ -1,4 +1,4 @@
-"""The collection is this tree: installed where nothing else is, it is used from its folder as a clone is."""
+"""The collection is this tree: after installation it is used from its folder like a clone."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 PYTHON = sys.executable
 OF_A_COLLECTION = {"FILES.json", "MANIFEST.json", "meta/runtime.yml"}
-# Of the sanity tests of Ansible, those that need no network, and whose subject is a module or a plugin. Without
-# action-plugin-docs: actions that only the roles here use have no documentation of a module.
+# Ansible's sanity tests that need no network and apply to modules or plugins. Without action-plugin-docs, because
+# actions that only roles use have no module documentation.
 SANITY = (
     "line-endings",
     "no-get-exception",
@@ -26,14 +26,14 @@ SANITY = (
     "symlinks",
     "use-argspec-type-path",
 )
-# Keys that Ansible knows, of what the documentation of a module says of an attribute and of what is returned.
+# Keys that Ansible allows for attributes and return values in module documentation.
 OF_AN_ATTRIBUTE = {"description", "details", "platforms", "support", "version_added"}
 OF_A_RESULT = {"choices", "contains", "description", "elements", "returned", "sample", "type", "version_added"}
 EMPTY = "# Changelog\n\n## [Unreleased]\n\n"
 
 
 def run(*words: object, home: Path, folder: Path, collections: Path | None = None) -> str:
-    """In an environment without settings of Ansible, and with a home that has no collections."""
+    """Run a command without Ansible settings, and with a home folder without collections."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHON"))}
     if collections:
         bare["ANSIBLE_COLLECTIONS_PATH"] = str(collections)
@@ -57,14 +57,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(home: Path) -> Path:
-    """The folder that the collection was installed in."""
+    """The installation folder of the collection."""
     run(sys.executable, ROOT / "script/collection.py", home / "built", home=home, folder=home)
     (archive,) = (home / "built").iterdir()
     run(BIN / "ansible-galaxy", "collection", "install", archive, "-p", home / "collections", home=home, folder=home)
     return home / "collections/ansible_collections/muster/muster"
 
 
-def test_it_holds_what_git_tracks_and_may_run_what_may_be_run_here(installed: Path) -> None:
+def test_collection_contains_tracked_files_with_modes(installed: Path) -> None:
     listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
     names = set(filter(None, listing.stdout.split("\0")))
     modules = {f"plugins/modules/{path.name}" for path in (ROOT / "library").glob("*.py")}
@@ -76,37 +76,37 @@ def test_it_holds_what_git_tracks_and_may_run_what_may_be_run_here(installed: Pa
     assert {name for name in names if os.access(ROOT / name, os.X_OK) != os.access(installed / name, os.X_OK)} == set()
 
 
-def test_site_yml_is_understood(installed: Path, home: Path) -> None:
+def test_collection_can_parse_site_yml(installed: Path, home: Path) -> None:
     words = ("site.yml", "-i", "inventory/lab", "--syntax-check")
     assert "playbook: site.yml" in run(BIN / "ansible-playbook", *words, home=home, folder=installed)
 
 
-def test_an_inventory_is_judged(installed: Path, home: Path) -> None:
+def test_collection_validates_an_inventory(installed: Path, home: Path) -> None:
     words = ("playbooks/validate.yml", "-i", "inventory/sandbox")
     said = run(BIN / "ansible-playbook", *words, home=home, folder=installed)
     assert (
         said.splitlines()[-1]
-        == "DONE: validate.yml found no problem in the inventory of 2 nodes, contacted none and changed nothing"
+        == "DONE: validate.yml found no problems in the inventory (2 nodes); no node was contacted or changed"
     )
 
 
-def test_a_module_looks_at_this_machine(installed: Path, home: Path) -> None:
+def test_collection_module_runs_on_this_machine(installed: Path, home: Path) -> None:
     words = ("localhost", "-c", "local", "-m", "gpu_info", "-e", f"ansible_python_interpreter={sys.executable}")
     said = run(BIN / "ansible", *words, home=home, folder=installed)
     assert "localhost | SUCCESS" in said
     assert "facts:" in said
 
 
-def test_a_module_looks_at_this_machine_from_a_playbook_elsewhere(installed: Path, home: Path) -> None:
-    """By its full name: no ansible.cfg says where it is, and it finds what it imports within the collection."""
+def test_collection_module_runs_from_another_playbook(installed: Path, home: Path) -> None:
+    """By its full name: no ansible.cfg configures its path, and its imports are found in the collection."""
     words = ("localhost", "-c", "local", "-m", "muster.muster.gpu_info", "-e", f"ansible_python_interpreter={PYTHON}")
     said = run(BIN / "ansible", *words, home=home, folder=home, collections=home / "collections")
     assert "localhost | SUCCESS" in said
     assert "facts:" in said or '"facts":' in said
 
 
-def test_the_documentation_of_every_module_is_as_ansible_knows_it(installed: Path, home: Path) -> None:
-    """A comma cuts a description in two where YAML is written in one line: the rest of it becomes a key."""
+def test_documentation_of_every_module_is_valid(installed: Path, home: Path) -> None:
+    """A comma splits a description in one-line YAML: the rest of it becomes a key."""
     names = [f"muster.muster.{path.stem}" for path in (ROOT / "library").glob("*.py")]
     said = run(BIN / "ansible-doc", "--json", *names, home=home, folder=home, collections=home / "collections")
     documented = json.loads(said)
@@ -126,7 +126,7 @@ def unknown_keys(returned: dict[str, Any]) -> list[str]:
     return found
 
 
-def test_sanity_tests_of_ansible_pass(installed: Path, home: Path) -> None:
+def test_ansible_sanity_tests_pass(installed: Path, home: Path) -> None:
     run(BIN / "ansible-test", "sanity", *(f"--test={name}" for name in SANITY), home=home, folder=installed)
 
 
@@ -137,7 +137,7 @@ def test_sanity_tests_of_ansible_pass(installed: Path, home: Path) -> None:
         (f"{EMPTY}- Two\n\n## [0.2.1] - 2026-01-01\n\n- One\n\n## [0.1.0] - 2025-01-01\n", "0.3.0-dev"),
     ],
 )
-def test_its_version_is_that_of_the_changelog(changelog: str, version: str) -> None:
+def test_collection_version_matches_changelog(changelog: str, version: str) -> None:
     spec = importlib.util.spec_from_file_location("collection_script", ROOT / "script/collection.py")
     assert spec
     assert spec.loader
@@ -146,7 +146,7 @@ def test_its_version_is_that_of_the_changelog(changelog: str, version: str) -> N
     assert script.version(changelog) == version
 
 
-def test_it_says_what_it_is(installed: Path) -> None:
+def test_collection_manifest_is_complete(installed: Path) -> None:
     manifest = json.loads((installed / "MANIFEST.json").read_text())["collection_info"]
     assert (manifest["namespace"], manifest["name"]) == ("muster", "muster")
     assert manifest["dependencies"] == {}

@@ -1,4 +1,4 @@
-"""What the modules of the GPU stack see on a node, and what they write there."""
+"""Modules of the GPU stack: what they detect on a node, and what they write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NVCC = "Cuda compilation tools, release {}, V1"
 
 
-def test_toolkits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_toolkits_are_inspected_without_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     module = among_files_of(tmp_path, load("cuda_toolkits"), monkeypatch)
     local = tmp_path / "usr/local"
     for folder in ("cuda-12.8", "cuda-13.0", "cuda-13.0-old", "cuda-samples"):
@@ -57,7 +57,7 @@ def test_toolkits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     )
 
 
-def test_the_manifest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_manifest_is_written_only_on_change(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     module = load("gpu_stack_manifest")
     stack = {"running": "6.8", "loaded": "", "kernels": {}, "packages": {}}
     seen: dict[str, Any] = {
@@ -80,7 +80,7 @@ def test_the_manifest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert answer(module, **given) == checked
     assert (path.read_text(), path.stat().st_mode & 0o777) == (first, 0o644)
     assert answer(module, **given) == {"changed": False}
-    assert commands.ran == []  # no packages are asked for
+    assert commands.ran == []  # no packages are queried
     stack["packages"] = {"libnccl2": {"version": "2.29.7", "state": "installed"}}
     second = json.loads(first)
     second["packages"] = {"libnccl2": {"version": "2.29.7", "from": "https://mirror.example.org/ubuntu noble/main"}}
@@ -110,7 +110,7 @@ LACKS = "/etc/nccl.conf lacks NCCL_SOCKET_IFNAME==eno2"
 
 
 @pytest.mark.parametrize("address", ["10.1.0.1", "fd00::1"])
-def test_nccl_conf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str) -> None:
+def test_nccl_conf_is_managed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str) -> None:
     module = among_files_of(tmp_path, load("nccl_conf"), monkeypatch)
     monkeypatch.setattr(module, "run", commands := Commands({"ip -json addr": json.dumps(ADDRESSES)}))
     conf = tmp_path / "etc/nccl.conf"
@@ -125,7 +125,7 @@ def test_nccl_conf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str
     }
     assert answer(module, **given, check=True) == answered
     assert answer(module, **given, mode="verify")["msg"] == (
-        f"node1: {LACKS}. To change it, run ansible-playbook site.yml --tags gpu_stack -e nccl_mode=manage."
+        f"node1: {LACKS}. To apply the changes, run ansible-playbook site.yml --tags gpu_stack -e nccl_mode=manage."
     )
     assert not conf.exists()
     assert answer(module, **given) == answered
@@ -149,4 +149,4 @@ def test_nccl_conf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str
     assert answer(module, **given)["changed"] is True
     assert conf.read_bytes() == b"NCCL_NSOCKS_PERTHREAD=\xff\n" + BLOCK.encode()
     commands.answers.clear()
-    assert answer(module, **given)["msg"] == "node1: its interfaces cannot be looked at: ip is not there."
+    assert answer(module, **given)["msg"] == "node1: the network interfaces could not be read: ip is not there."

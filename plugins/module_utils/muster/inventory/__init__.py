@@ -1,7 +1,7 @@
-"""What is wrong with an inventory, told from the inventory alone.
+"""Validate an inventory without contacting nodes.
 
-`problems` asks every rule of RULES. A rule is a function from the inventory to its problems; it judges only
-what it can read, because a value that cannot be read is a problem of its own (`unreadable_values`).
+`problems` applies every rule of RULES. A rule is a function from the inventory to its problems. Rules skip values
+that cannot be read; `unreadable_values` reports these.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def problems(inventory: Inventory) -> list[Problem]:
-    """Return all problems of the inventory; the same one on several nodes is one problem."""
+    """Return all problems of the inventory; a problem that occurs on several nodes is listed once."""
     places: dict[tuple[str, str], list[str]] = defaultdict(list)
     for rule in RULES:
         for problem in rule(inventory):
@@ -98,7 +98,7 @@ def problems(inventory: Inventory) -> list[Problem]:
 
 
 def warnings(inventory: Inventory) -> list[str]:
-    """Return what is allowed, and nobody should overlook: whole sentences."""
+    """Return full sentences about settings that are allowed but risky."""
     places: dict[str, list[str]] = defaultdict(list)
     for node in inventory.nodes:
         places[unencrypted.warning(node.variables)].append(node.name)

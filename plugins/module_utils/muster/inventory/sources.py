@@ -1,4 +1,4 @@
-"""Whether mirrors, proxies, certificates and the offline folder can be what they are said to be."""
+"""Check options for mirrors, proxies, extra certificates and the offline folder."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def mirror_urls_can_be_used(inventory: Inventory) -> Iterator[Problem]:
             continue
         custom = node.text("cluster_mirror") == CUSTOM
         if custom and not urls:
-            fix = f"Name at least one of {', '.join(CUSTOM_PLACES)} there"
-            yield Problem(node.name, "cluster_mirror is custom, and cluster_mirror_urls names no address", fix)
+            fix = f"Set at least one of {', '.join(CUSTOM_PLACES)}"
+            yield Problem(node.name, "cluster_mirror is custom, but cluster_mirror_urls is empty", fix)
         if urls and not custom and "cluster_mirror" in node.variables:
             mirror = node.text("cluster_mirror")
-            what = f"cluster_mirror_urls is set, and cluster_mirror is {mirror}, which does not use it"
-            yield Problem(node.name, what, "Write cluster_mirror: custom, or take the addresses away")
+            what = f"cluster_mirror_urls is set, but cluster_mirror is {mirror}, which does not use it"
+            yield Problem(node.name, what, "Set cluster_mirror to custom, or remove cluster_mirror_urls")
         for name, url in urls.items():
             if name not in CUSTOM_PLACES:
-                what = f"cluster_mirror_urls has {name!r}, which is no place that anything comes from"
-                yield Problem(node.name, what, f"Choose among {', '.join(CUSTOM_PLACES)}")
+                what = f"cluster_mirror_urls has the unknown key {name!r}"
+                yield Problem(node.name, what, f"Use {', '.join(CUSTOM_PLACES)}")
             else:
                 yield from _url(node.name, f"cluster_mirror_urls {name}", url)
 
@@ -43,14 +43,16 @@ def mirror_urls_can_be_used(inventory: Inventory) -> Iterator[Problem]:
 def _url(place: str, what: str, url: object) -> Iterator[Problem]:
     text = url if isinstance(url, str) else ""
     if _password(text):
-        fix = "Let the mirror admit the nodes by their addresses, or put the password into their /etc/apt/auth.conf.d"
-        yield Problem(place, f"{what} carries a password, which every user of a node could read", fix)
+        fix = (
+            "Let the mirror authorize the nodes by IP address, or put the password in /etc/apt/auth.conf.d on the nodes"
+        )
+        yield Problem(place, f"{what} contains a password, which every user of a node could read", fix)
     elif not re.fullmatch(r"(https?://[^\s/]+|file:)/\S*", text):
-        yield Problem(place, f"{what} is {url!r}, which is no address", "Write it like http://mirror.lab/ubuntu/")
+        yield Problem(place, f"{what} is {url!r}, which is not a URL", "Write a URL such as http://mirror.lab/ubuntu/")
     unknown = sorted(set(re.findall(r"\{(\w*)\}", text)) - _PLACEHOLDERS)
     if unknown:
         names = ", ".join(f"{{{name}}}" for name in sorted(_PLACEHOLDERS))
-        yield Problem(place, f"{what} has {{{unknown[0]}}}, which stands for nothing", f"Use one of {names}")
+        yield Problem(place, f"{what} has the unknown placeholder {{{unknown[0]}}}", f"Use one of {names}")
 
 
 def proxies_can_be_used(inventory: Inventory) -> Iterator[Problem]:
@@ -60,16 +62,16 @@ def proxies_can_be_used(inventory: Inventory) -> Iterator[Problem]:
             if not text:
                 continue
             if _password(text):
-                fix = "Let the proxy admit the nodes by their addresses, or run one beside them that logs in"
-                yield Problem(node.name, f"{name} carries a password, which every user of a node could read", fix)
+                fix = "Let the proxy authorize the nodes by IP address, or run a local proxy that logs in upstream"
+                yield Problem(node.name, f"{name} contains a password, which every user of a node could read", fix)
             elif not re.fullmatch(r"https?://([\w.-]+|\[[0-9A-Fa-f:]+\]):\d{1,5}/?", text, re.ASCII):
-                fix = "Write it like http://proxy.lab:3128"
-                yield Problem(node.name, f"{name} is {text!r}, which is no address of a proxy", fix)
+                fix = "Write a URL such as http://proxy.lab:3128"
+                yield Problem(node.name, f"{name} is {text!r}, which is not a proxy URL", fix)
         hosts = node.variables.get("cluster_no_proxy")
         for host in hosts if isinstance(hosts, list) else ():
             if not _HOST.fullmatch(str(host)):
-                what = f"cluster_no_proxy has {host!r}, which is no host"
-                yield Problem(node.name, what, "Write names, .domains or addresses there, without http:// and ports")
+                what = f"cluster_no_proxy has {host!r}, which is not a host"
+                yield Problem(node.name, what, "Write host names, .domains or IP addresses, without http:// and ports")
 
 
 def extra_certificates_are_certificates(inventory: Inventory) -> Iterator[Problem]:
@@ -79,13 +81,13 @@ def extra_certificates_are_certificates(inventory: Inventory) -> Iterator[Proble
             continue
         text = inventory.files[name]
         if text is None:
-            what = f"cluster_extra_ca is {name}, and there is no such file that can be read on the controller"
+            what = f"cluster_extra_ca is {name}, which is missing or not readable on the controller"
             yield Problem(node.name, what, CONTROLLER_FILES)
             continue
         try:
             certificates(text)
         except CertificateError as error:
-            fix = "Ask whoever runs the proxy or the mirror for its certificate authority's certificate"
+            fix = "Ask the operator of the proxy or mirror for its CA certificate"
             yield Problem(node.name, f"cluster_extra_ca is {name}, which {error}", fix)
 
 
@@ -93,8 +95,8 @@ def offline_folders_are_paths(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         folder = node.text("cluster_offline_dir")
         if folder and not re.fullmatch(r"/[\w./+-]*", folder, re.ASCII):
-            what = f"cluster_offline_dir is {folder!r}, which apt cannot take as a folder"
-            yield Problem(node.name, what, "Write its whole path, beginning with /, without blanks")
+            what = f"cluster_offline_dir is {folder!r}, which apt cannot use as a folder"
+            yield Problem(node.name, what, "Write an absolute path without spaces")
 
 
 def _password(url: str) -> bool:

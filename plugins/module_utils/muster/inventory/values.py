@@ -1,4 +1,4 @@
-"""Whether the options have values that make sense, each alone and all together."""
+"""Check values of options, each alone and in combination."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from .model import Inventory
 
-# What all nodes of a cluster must agree on.
+# Options that must be the same on all nodes of a cluster.
 CLUSTER_WIDE = tuple(option for step in STEPS for option in step.agree)
 PORTS = range(1024, 65536)
-# Linux's net.ipv4.ip_local_port_range, unless it was changed: any outgoing connection may hold one of these.
+# Default of net.ipv4.ip_local_port_range: any outgoing connection may use one of these ports.
 EPHEMERAL_PORTS = range(32768, 61000)
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}=?")
 _NAMED = (
@@ -30,7 +30,7 @@ _NAMED = (
     (
         "gpu_stack_driver",
         r"|\d{3}(\.\d+){0,2}",
-        'Write a branch such as "580", an exact version such as "580.159.04", or nothing',
+        'Write a branch such as "580", an exact version such as "580.159.04", or ""',
     ),
 )
 CLUSTER_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
@@ -47,13 +47,15 @@ def misspelt_options(inventory: Inventory) -> Iterator[Problem]:
     prefixes = tuple({option.split("_")[0] + "_" for option in inventory.options})
     meant: dict[str, str] = {}
     for name in dict.fromkeys(name for node in inventory.nodes for name in node.unknown if name not in inventory.given):
-        # A site has names of its own. Only what is nearly an option is taken for one.
+        # A site may have its own variables: report only names very similar to an option.
         cutoff = 0.85 if name.startswith(prefixes) else 0.9
         meant.update((name, option) for option in difflib.get_close_matches(name, inventory.options, 1, cutoff))
     for node in inventory.nodes:
         for name in node.unknown:
             if name in meant:
-                yield Problem(node.name, f"{name} is no option of Muster", f"Write {meant[name]}, or rename it")
+                yield Problem(
+                    node.name, f"{name} is not a Muster option", f"Write {meant[name]}, or rename the variable"
+                )
 
 
 def cluster_wide_values_agree(inventory: Inventory) -> Iterator[Problem]:
@@ -67,7 +69,7 @@ def cluster_wide_values_agree(inventory: Inventory) -> Iterator[Problem]:
             yield Problem(
                 CLUSTER,
                 f"{name} differs between nodes: {values}",
-                f"Set {name} once, in group_vars/all.yml, and nowhere else",
+                f"Set {name} only in group_vars/all.yml",
             )
 
 
@@ -78,7 +80,7 @@ def names_are_plain(inventory: Inventory) -> Iterator[Problem]:
             yield Problem(
                 node.name,
                 f"cluster_name is {name!r}, which cannot be used in paths and unit names",
-                "Use letters, digits, dots, - and _, beginning with a letter or a digit",
+                "Use letters, digits, dots, - and _; start with a letter or digit",
             )
 
 
@@ -88,12 +90,12 @@ def user_is_unprivileged(inventory: Inventory) -> Iterator[Problem]:
         if "cluster_user" not in node.variables:
             continue
         if user == "root":
-            yield Problem(node.name, "cluster_user is root", "Training runs as an unprivileged user: name another")
+            yield Problem(node.name, "cluster_user is root", "Training runs as an unprivileged user; set another user")
         elif not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", user):
             yield Problem(
                 node.name,
-                f"cluster_user is {user!r}, which is no name of a user",
-                "Use lower-case letters, digits, - and _, at most 32, beginning with a letter",
+                f"cluster_user is {user!r}, which is not a valid user name",
+                "Use at most 32 lower-case letters, digits, - and _; start with a letter",
             )
 
 
@@ -115,7 +117,7 @@ def builds_and_drivers_are_named(inventory: Inventory) -> Iterator[Problem]:
         for name, pattern, fix in _NAMED:
             value = node.text(name)
             if name in node.variables and not re.fullmatch(pattern, value, re.ASCII):
-                yield Problem(node.name, f"{name} is {value!r}", fix)
+                yield Problem(node.name, f"{name} is {value!r}, which is not valid", fix)
 
 
 def torch_version_is_known(inventory: Inventory) -> Iterator[Problem]:
@@ -126,7 +128,7 @@ def torch_version_is_known(inventory: Inventory) -> Iterator[Problem]:
             yield Problem(
                 node.name,
                 f"cluster_torch_version is {release[1]}, which PyTorch never released",
-                f'Write another, such as "{nearest}", the nearest to it',
+                f'Write a released version, such as "{nearest}" (the closest)',
             )
 
 
@@ -139,14 +141,14 @@ def master_port_is_free_to_use(inventory: Inventory) -> Iterator[Problem]:
             yield Problem(
                 node.name,
                 f"cluster_master_port is {port}, not a port from {PORTS[0]} to {PORTS[-1]}",
-                "Choose another, such as 29500",
+                "Choose another port, such as 29500",
             )
         elif port in EPHEMERAL_PORTS:
             yield Problem(
                 node.name,
-                f"cluster_master_port is {port}, which any outgoing connection may take:"
-                f" Linux gives them {EPHEMERAL_PORTS[0]} to {EPHEMERAL_PORTS[-1]}",
-                f"Choose one below {EPHEMERAL_PORTS[0]}, such as 29500",
+                f"cluster_master_port is {port}, which is in Linux's ephemeral port range"
+                f" ({EPHEMERAL_PORTS[0]} to {EPHEMERAL_PORTS[-1]}), so any outgoing connection may use it",
+                f"Choose a port below {EPHEMERAL_PORTS[0]}, such as 29500",
             )
 
 
@@ -157,8 +159,8 @@ def master_port_is_outside_the_pinned_range(inventory: Inventory) -> Iterator[Pr
         if node.variables.get("firewall_tight") is True and port is not None and ends and ends[0] <= port <= ends[1]:
             yield Problem(
                 node.name,
-                f"cluster_master_port is {port}, and firewall_ephemeral_range gives {ends[0]} to {ends[1]}"
-                " to outgoing connections, any of which may take it",
+                f"cluster_master_port is {port}, which is in firewall_ephemeral_range ({ends[0]} to {ends[1]}),"
+                " so any outgoing connection may use it",
                 "Choose a port outside that range",
             )
 
@@ -171,8 +173,10 @@ def training_mtu_is_one(inventory: Inventory) -> Iterator[Problem]:
             yield Problem(node.name, *problem)
         seconds = node.number("mtu_confirm_seconds")
         if seconds is not None and seconds < LEAST_SECONDS:
-            what = f"mtu_confirm_seconds is {seconds}"
-            yield Problem(node.name, what, f"Write {LEAST_SECONDS} or more: all nodes are set and tried in that time")
+            what = f"mtu_confirm_seconds is {seconds}, which is too short"
+            yield Problem(
+                node.name, what, f"Write {LEAST_SECONDS} or more: all nodes are changed and tested in that time"
+            )
 
 
 def processes_fit_the_gpus(inventory: Inventory) -> Iterator[Problem]:
@@ -180,14 +184,16 @@ def processes_fit_the_gpus(inventory: Inventory) -> Iterator[Problem]:
         gpus = node.number("cluster_gpus")
         nproc = node.number("cluster_nproc_per_node")
         if gpus is not None and gpus < 0:
-            yield Problem(node.name, f"cluster_gpus is {gpus}", "Write the number of GPUs, or 0 for none")
+            yield Problem(
+                node.name, f"cluster_gpus is {gpus}, which is not valid", "Write the number of GPUs, or 0 for none"
+            )
         if nproc is not None and nproc < 1:
-            yield Problem(node.name, f"cluster_nproc_per_node is {nproc}", "Write 1 or more")
+            yield Problem(node.name, f"cluster_nproc_per_node is {nproc}, which is not valid", "Write 1 or more")
         if gpus is not None and nproc is not None and 0 < gpus < nproc:
             yield Problem(
                 node.name,
                 f"cluster_nproc_per_node is {nproc}, but the node has {gpus} GPUs (cluster_gpus)",
-                "Each process needs a GPU of its own: lower one or correct the other",
+                "Each process requires a separate GPU: lower cluster_nproc_per_node or correct cluster_gpus",
             )
 
 
@@ -196,8 +202,8 @@ def nccl_has_gpus(inventory: Inventory) -> Iterator[Problem]:
         if node.text("cluster_backend") == "nccl" and node.number("cluster_gpus") == 0:
             yield Problem(
                 node.name,
-                "cluster_backend is nccl, which needs GPUs, and cluster_gpus is 0",
-                "Set cluster_gpus to the number of its GPUs, or cluster_backend to auto or gloo",
+                "cluster_backend is nccl, which requires GPUs, but cluster_gpus is 0",
+                "Set cluster_gpus to the node's number of GPUs, or cluster_backend to auto or gloo",
             )
 
 
@@ -207,13 +213,13 @@ def launch_nodes_exist(inventory: Inventory) -> Iterator[Problem]:
     for name in dict.fromkeys(chosen):
         if name not in nodes:
             close = difflib.get_close_matches(name, nodes, n=1)
-            hint = f"Write {close[0]}, if that is meant" if close else "Add it to gpu_nodes, or take it out"
+            hint = f"Write {close[0]} if you meant that node" if close else "Add it to gpu_nodes or remove it"
             yield Problem(CLUSTER, f"cluster_launch_nodes names {name}, which is not in gpu_nodes", hint)
         elif nodes[name].quarantined:
             yield Problem(
                 name,
-                "is in cluster_launch_nodes, but is quarantined (cluster_quarantined)",
-                "Take it out of the list, or end its quarantine",
+                "the node is in cluster_launch_nodes but quarantined (cluster_quarantined)",
+                "Remove the node from the list, or end the quarantine",
             )
 
 
@@ -223,8 +229,8 @@ def host_keys_are_keys(inventory: Inventory) -> Iterator[Problem]:
         if key and not _FINGERPRINT.fullmatch(key) and not _PUBLIC_KEY.fullmatch(key):
             yield Problem(
                 node.name,
-                "cluster_host_key is neither a fingerprint nor a public key",
-                "Write what this prints on the node, from SHA256: on: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub",
+                "cluster_host_key is neither an SSH fingerprint nor a public key",
+                "Use the SHA256:... part of what the node prints for: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub",
             )
 
 
@@ -234,13 +240,13 @@ def soak_is_of_its_mode(inventory: Inventory) -> Iterator[Problem]:
         if isinstance(stages, list) and "soak" in stages and mode != "soak":
             yield Problem(
                 node.name,
-                f"ddp_smoke_stages has soak, which the mode {mode} (ddp_smoke_mode) does not have",
-                "Set ddp_smoke_mode to soak, or leave it out of ddp_smoke_stages",
+                f"ddp_smoke_stages has soak, which is not a stage of the mode {mode} (ddp_smoke_mode)",
+                "Set ddp_smoke_mode to soak, or remove soak from ddp_smoke_stages",
             )
 
 
 def nearest_release(version: str) -> str | None:
-    """Return the known release nearest to one that never was; None for a known one, and for what is newer than all."""
+    """Return the release closest to a version that was never released; None for known or newer versions."""
     wanted = numbers(version)
     if version in TORCH_RELEASES or wanted > numbers(TORCH_RELEASES[-1]):
         return None

@@ -49,8 +49,8 @@ def test_old_runs_go_and_nothing_else(tmp_path: Path) -> None:
 
     assert before - set(cluster.iterdir()) == {first, old}
     assert said == (
-        "Artifacts of lab: 2 runs removed; kept are the newest 2, and of the older ones 2 referred to, "
-        "2 not known to be over, 1 with what is not Muster's (cluster_artifacts_keep)"
+        "Artifacts of lab: 2 runs removed; kept: the newest 2, and older runs: 2 still referenced, "
+        "2 possibly still running, 1 with files not written by Muster (cluster_artifacts_keep)"
     )
     assert (outside / "kept").read_text() == "kept"
     assert all(folder.is_dir() for folder in newest)
@@ -84,7 +84,7 @@ def test_what_a_killed_run_was_removing_is_removed_by_the_next(tmp_path: Path, m
 def test_nothing_is_removed_where_the_accepted_state_cannot_be_read(tmp_path: Path) -> None:
     folders = [run(tmp_path / "lab", day) for day in range(1, 4)]
     (tmp_path / "lab/acceptance.json").symlink_to(tmp_path / "elsewhere")
-    assert prune(tmp_path / "lab", 1).startswith("Artifacts of lab: none were removed: ")
+    assert prune(tmp_path / "lab", 1).startswith("Old artifacts of lab could not be removed: ")
     assert all(folder.is_dir() for folder in folders)
 
 

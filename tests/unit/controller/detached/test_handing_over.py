@@ -38,6 +38,6 @@ def test_it_is_asked_in_its_users_name(tmp_path: Path, login: str, *, by_root: b
 
 def test_another_launch_user_does_not_come_to_it(tmp_path: Path) -> None:
     found, there = watched(tmp_path, "bob", launch_user=True)
-    with pytest.raises(NodeError, match="it is ada's own launch, and bob logs in"):
+    with pytest.raises(NodeError, match="user launch of ada, but the login user is bob"):
         found.end()
     assert [verb for _, verb, _ in there.asked] == ["identity"]

@@ -71,7 +71,7 @@ def test_an_attempt_that_cannot_be_followed_is_left_out_and_that_is_said(changes
     plans, said = outcome(plan_of(FIRST), plan_of(SECOND, **changes))
     assert plans == [FIRST]
     assert len(said) == 1
-    assert said[0].startswith(f"nothing of attempt 2 ({SECOND}) is brought here: ")
+    assert said[0].startswith(f"attempt 2 ({SECOND}) cannot be fetched: ")
     assert why in said[0]
 
 
@@ -86,7 +86,7 @@ def test_no_attempt_takes_the_folder_of_another_launch(tmp_path: Path) -> None:
     (tmp_path / SECOND / "plan.json").write_text(json.dumps({"launch_id": SECOND, "user": "ben"}))
     plans, said = outcome(plan_of(FIRST), plan_of(SECOND), folder=tmp_path)
     assert plans == [FIRST]
-    assert "a launch of this name is kept here, and it is another one" in said[0]
+    assert "another launch with this id is kept on the controller" in said[0]
     (tmp_path / SECOND / "plan.json").write_text(json.dumps(plan_of(SECOND).as_json()))
     assert outcome(plan_of(FIRST), plan_of(SECOND), folder=tmp_path) == ([FIRST, SECOND], [])
     others = {"watched": {"node": "node2", "launch_id": SECOND}}

@@ -65,4 +65,4 @@ def test_steps_and_records_are_looked_at_together(tmp_path: Path, monkeypatch: p
     ran.clear()
     with pytest.raises(AnsibleActionFail) as failed:
         Drifting(action, tmp_path).look(["node1"])
-    assert str(failed.value) == f"The steps could not be looked at: x ({tmp_path}/drift.log)"
+    assert str(failed.value) == f"The steps failed in check mode: x ({tmp_path}/drift.log)"

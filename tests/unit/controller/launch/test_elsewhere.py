@@ -47,15 +47,15 @@ def test_whoever_logs_in_by_another_name_looks_as_root() -> None:
 @pytest.mark.parametrize(
     ("plans", "problem"),
     [
-        ((has(None), has(None)), "20260101-120000-abcd is not known here, nor kept on node1, node2."),
+        ((has(None), has(None)), "Launch 20260101-120000-abcd is not known on this controller or on node1, node2."),
         ((has(None), "no route to host"), "node2 did not say: no route to host"),
         ((has(), has(replace(PLAN, master_port=7))), "node1, node2 keep different plans of"),
         (
             (has(), has(replace(PLAN, launch_id="x"))),
-            "node2: the plan of 20260101-120000-abcd that it keeps cannot be followed",
+            "node2: the kept plan of 20260101-120000-abcd is invalid",
         ),
-        ((has(run_dir="/srv/other"), has()), "what it says of a node has no such shape"),
-        (({**has(), "plan": "?"}, has(None)), "it is no plan"),
+        ((has(run_dir="/srv/other"), has()), "the plan has an invalid entry for a node"),
+        (({**has(), "plan": "?"}, has(None)), "not a plan of a launch"),
     ],
 )
 def test_refused_by_name(plans: tuple[Any, Any], problem: str) -> None:

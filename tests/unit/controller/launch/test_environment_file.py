@@ -64,18 +64,18 @@ def test_a_vault_file_may_be_read_by_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (f"A: 1\nB: [{HIDDEN}]\n", "line 2: it is no text."),
-        (f"A: 1\n{HIDDEN}: x\n", "line 2: what it sets is no name of an environment variable."),
-        (f"A: 1\nB: {HIDDEN}: x\n", "line 2: it is neither NAME=value nor YAML."),
-        (f"A: 1\nA: {HIDDEN}\n", "line 2: A is set once more."),
-        (f'A: "{HIDDEN}\\0"\n', "line 1: the value of A holds a NUL."),
-        (HIDDEN, "it holds neither lines NAME=value nor a mapping of names to values."),
-        ("", "it holds neither lines NAME=value nor a mapping of names to values."),
-        (HIDDEN.encode() + b"\xff", "it is no text in UTF-8."),
-        (HIDDEN * MOST, f"it has more than {MOST} bytes."),
-        (sealed("A=b", OTHERS), "no secret of this run decrypts it. Type the command with --ask-vault-pass, or with"),
-        (f"A: 1\nB: {inline(sealed('x', OTHERS))}", "line 2: no secret of this run decrypts it."),
-        ("[" * 1500, "it is neither lines NAME=value nor YAML."),
+        (f"A: 1\nB: [{HIDDEN}]\n", "line 2: not a string."),
+        (f"A: 1\n{HIDDEN}: x\n", "line 2: the name is not a valid name of an environment variable."),
+        (f"A: 1\nB: {HIDDEN}: x\n", "line 2: neither NAME=value nor valid YAML."),
+        (f"A: 1\nA: {HIDDEN}\n", "line 2: A is already set."),
+        (f'A: "{HIDDEN}\\0"\n', "line 1: the value of A contains a NUL character."),
+        (HIDDEN, "the file contains neither lines NAME=value nor a mapping of names to values."),
+        ("", "the file contains neither lines NAME=value nor a mapping of names to values."),
+        (HIDDEN.encode() + b"\xff", "the file is not valid UTF-8 text."),
+        (HIDDEN * MOST, f"the file is larger than {MOST} bytes."),
+        (sealed("A=b", OTHERS), "no vault password of this run decrypts the file. Add --ask-vault-pass or"),
+        (f"A: 1\nB: {inline(sealed('x', OTHERS))}", "line 2: no vault password of this run decrypts the file."),
+        ("[" * 1500, "the file contains neither lines NAME=value nor valid YAML."),
     ],
 )
 def test_what_is_refused(tmp_path: Path, text: str | bytes, why: str) -> None:
@@ -88,17 +88,17 @@ def test_what_is_refused(tmp_path: Path, text: str | bytes, why: str) -> None:
 
 def test_one_that_others_may_read_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, "A=b", 0o640)
-    with pytest.raises(PlanError, match=f"other users may read it. Type: chmod 600 {path}"):
+    with pytest.raises(PlanError, match=f"the file is readable by other users. Run: chmod 600 {path}"):
         read_environment(path)
 
 
 def test_one_that_is_not_there_or_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name, why in (("none", "No such file or directory"), ("pipe", "is not a regular file")):
-        with pytest.raises(PlanError, match=f"{name}: it cannot be read: {why}"):
+        with pytest.raises(PlanError, match=f"{name}: the file cannot be read: {why}"):
             read_environment(str(tmp_path / name))
 
 
 def test_a_home_of_nobody_is_said_in_a_sentence() -> None:
-    with pytest.raises(PlanError, match="there is no user nobody-has-this-name here, whose home it is in"):
+    with pytest.raises(PlanError, match="the user nobody-has-this-name does not exist on the controller"):
         read_environment("~nobody-has-this-name/token.env")

@@ -113,9 +113,9 @@ def test_what_is_of_no_use_is_said(make: Callable[..., LaunchEvidence], said: li
     assert (evidence.start, list(evidence.end)) == ({}, ["node1"])
     assert evidence.end["node1"]["unseen"] == {"routes": reading.NO_USE}
     assert said == [
-        "node1: of its part of the evidence (end) this is of no use: routes",
-        "node2: its part of the evidence (end) is of no use: expected an object, got '\\x1b[2J'",
-        "node3: its part of the evidence (end) could not be made: KeyError: 'x'",
+        "node1: invalid parts of the evidence (end): routes",
+        "node2: invalid evidence (end): expected an object, got '\\x1b[2J'",
+        "node3: evidence (end) could not be recorded: KeyError: 'x'",
     ]
 
 
@@ -126,7 +126,7 @@ def test_ranks_that_the_plan_does_not_have_there_are_left_out(
     evidence.take(SNAPSHOT, "node2", snapshot(shot(2, 0), shot(2, 0), shot(3, 0), shot(0, 0), shot(3, 1)))
     evidence.settle()
     assert [one["rank"] for one in evidence.snapshots["node2"]["ranks"]] == [2, 3]
-    assert said == ["node2: of its part of the evidence (snapshot) this is of no use: ranks that are not of the plan"]
+    assert said == ["node2: invalid parts of the evidence (snapshot): ranks that are not in the plan"]
 
 
 def test_a_key_is_that_of_one_launch_and_the_same_for_who_attaches(
@@ -194,7 +194,7 @@ def asked(evidence: LaunchEvidence, table: dict[tuple[str, str], list[Any]], dec
         (Decision(Ending.STALLED, "no rank wrote a line"), list(NODES)),
         # It does not answer anyway.
         (Decision(Ending.NODE, "no answer", "node2"), ["node1", "node3"]),
-        (Decision(Ending.FINISHED, "every node's part ended well"), []),
+        (Decision(Ending.FINISHED, "the launch succeeded on all nodes"), []),
         (Decision(Ending.INTERRUPTED, "Ctrl-C"), []),
         (Decision(Ending.DETACHED, "all ranks run"), []),
     ],
@@ -216,4 +216,4 @@ def test_who_does_not_answer_is_named(make: Callable[..., LaunchEvidence], monke
     }
     asked(evidence, table, Decision(Ending.FAILED, "a rank failed on node1", "node1"))
     assert list(evidence.snapshots) == ["node1"]
-    assert evidence.silent == {"node2": "no route to host", "node3": "no answer within 0 s"}
+    assert evidence.silent == {"node2": "no route to host", "node3": "no response within 0 s"}

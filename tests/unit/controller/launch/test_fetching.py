@@ -128,7 +128,7 @@ def test_nodes_that_do_not_answer_hold_nobody_up(home: Home, monkeypatch: pytest
     for name in NODES:
         (home.work[name] / "a.bin").write_text(name)
     silent = home.fetch(Nodes(lambda node, verb, data: None if (node, verb) == ("node1", "fetched") else data))
-    assert silent.left == {"node1": {"a.bin": "the node did not answer any more"}}
+    assert silent.left == {"node1": {"a.bin": "the node stopped responding"}}
     assert home.kept() == {"node2/a.bin": b"node2"}
     failed = home.fetch(Nodes(lambda node, _verb, data: "no route to host" if node == "node2" else data))
     assert failed.left == {"node2": {"": "no route to host"}}

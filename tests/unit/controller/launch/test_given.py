@@ -59,4 +59,6 @@ def test_a_file_that_cannot_be_read_stops_no_launch_from_being_ended(tmp_path: P
     given, warnings = read_given(replace(known, env_file=file))
     assert given.env == {}
     assert len(warnings) == 1
-    assert warnings[0].endswith(f" launch_env_file {tmp_path}/none: it cannot be read: No such file or directory.")
+    assert warnings[0].endswith(
+        f" launch_env_file {tmp_path}/none: the file cannot be read: No such file or directory."
+    )

@@ -70,13 +70,13 @@ def test_one_of_the_oci(tmp_path: Path) -> None:
 )
 def test_what_is_none_is_refused(files: dict[str, Any], tmp_path: Path) -> None:
     path = archive(tmp_path / "x.tar", files)
-    with pytest.raises(PlanError, match=rf"launch_image {path} is no archive of one image"):
+    with pytest.raises(PlanError, match=rf"launch_image {path} is not an archive of one image"):
         read_archive(path)
 
 
 def test_what_is_no_archive_at_all_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_bytes(b"\x1f\x8b" + bytes(1000))
-    with pytest.raises(PlanError, match="is no archive that podman save writes"):
+    with pytest.raises(PlanError, match="is not an archive written by podman save"):
         read_archive(str(tmp_path / "x.tar"))
     with pytest.raises(PlanError, match=r"gone\.tar: No such file or directory\."):
         read_archive(str(tmp_path / "gone.tar"))
@@ -136,7 +136,7 @@ def test_only_a_node_that_lacks_it_is_told_to_pull_it() -> None:
     assert not prepared.refused
     assert [one for one in asked if one[1] == "pull"] == [("node2", "pull")]
     assert prepared.plan.image == {**IMAGE.in_plan, "id": "a" * 64}
-    assert said == [f"image {IMAGE.source}: aaaaaaaaaaaa, Python 3.12.3, torch 2.13.0, the same everywhere"]
+    assert said == [f"image {IMAGE.source}: aaaaaaaaaaaa, Python 3.12.3, torch 2.13.0, same on all nodes"]
 
 
 def test_a_node_that_has_another_image_behind_the_same_name_is_named_and_nothing_more_is_asked() -> None:
@@ -151,8 +151,8 @@ def test_why_a_node_does_not_get_it_is_said_of_that_node() -> None:
     failed = {"node1": {"id": "", "error": "podman pull ended with code 125"}}
     prepared, _, _ = brought({"engine": engines(node1="", node2=""), "pull": failed})
     assert [(one.node, one.summary) for one in prepared.findings] == [
-        ("node2", "it does not have the image: no answer within 1860 s"),
-        ("node1", "it does not have the image: podman pull ended with code 125"),
+        ("node2", "the image is missing: no response within 1860 s"),
+        ("node1", "the image is missing: podman pull ended with code 125"),
     ]
 
 

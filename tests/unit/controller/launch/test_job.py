@@ -62,7 +62,7 @@ def test_secrets_of_a_job_file_are_named_and_not_shown(tmp_path: Path, monkeypat
     vaulted = "\n".join(f"    {line}" for line in VaultLib(SECRET).encrypt("hf_from_vault").decode().splitlines())
     text = f"launch_env:\n  HF_TOKEN: hf_abc\n  NCCL_DEBUG: WARN\n  WANDB_API_KEY: !vault |\n{vaulted}\n"
     [sentence] = job.open_secrets(given(monkeypatch, written(tmp_path, text)))
-    assert sentence.startswith(f"{tmp_path}/job.yml line 2: launch_env has HF_TOKEN in clear text")
+    assert sentence.startswith(f"{tmp_path}/job.yml line 2: launch_env contains HF_TOKEN in clear text")
     assert "hf_abc" not in sentence
     assert job.open_secrets(given(monkeypatch, '{"launch_env": {"HF_TOKEN": "hf_abc"}}')) == []
     assert job.open_secrets(given(monkeypatch, "launch_env=text")) == []
@@ -78,9 +78,9 @@ def test_files_that_a_launch_cannot_use(tmp_path: Path) -> None:
         "launch_project": str(tmp_path / "no"),
     }
     found = dict(job.unusable_files(values))
-    assert found["launch_project"] == f"{tmp_path}/no is no folder on the controller"
+    assert found["launch_project"] == f"{tmp_path}/no is not a folder on the controller"
     assert found["launch_script_src"].startswith(f"{tmp_path}/no.py is neither a file nor a folder")
-    assert found["launch_env_file"].endswith(f"other users may read it. Type: chmod 600 {tokens}")
+    assert found["launch_env_file"].endswith(f"the file is readable by other users. Run: chmod 600 {tokens}")
     assert list(job.unusable_files({**values, "launch_attach": "20261121-093142-1df3"})) == []
     tokens.chmod(0o600)
     (tmp_path / "no.py").write_text("print()\n")

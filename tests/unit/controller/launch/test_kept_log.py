@@ -36,7 +36,7 @@ def test_of_an_endless_log_the_beginning_and_the_end_are_kept(tmp_path: Path) ->
     log.finish()
     [path] = tmp_path.iterdir()
     beginning, gap, end = path.read_bytes().partition(b"\n... ")
-    said, _, end = end.partition(b" left out here ...\n")
+    said, _, end = end.partition(b" missing here ...\n")
     assert gap
     assert b"".join(lines).startswith(beginning)
     assert b"".join(lines).endswith(end)
@@ -48,14 +48,14 @@ def test_one_part_may_be_larger_than_all_that_is_kept(tmp_path: Path) -> None:
     log = KeptLog(tmp_path / "x.log", 400)
     log.add(b"a" * 200 + b"b" * 1_000_000 + b"c" * 100)
     log.finish()
-    assert log.path.read_bytes() == b"a" * 200 + b"\n... 1 MB left out here ...\n" + b"c" * 100
+    assert log.path.read_bytes() == b"a" * 200 + b"\n... 1 MB missing here ...\n" + b"c" * 100
 
 
 def test_what_the_node_left_out_is_said(tmp_path: Path) -> None:
     log = KeptLog(tmp_path / "x.log", 4000)
     log.add(b"one\n")
     log.add(b"two\n", gap=5000)
-    assert log.path.read_bytes() == b"one\n\n... 5 kB left out here ...\ntwo\n"
+    assert log.path.read_bytes() == b"one\n\n... 5 kB missing here ...\ntwo\n"
 
 
 def test_a_disk_that_was_full_leaves_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_a_disk_that_was_full_leaves_a_gap(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(OSError, match="No space left"):
         log.add(b"one\n" * 300)
     log.add(b"two\n")
-    assert log.path.read_bytes() == b"one\n... 1.2 kB left out here ...\ntwo\n"
+    assert log.path.read_bytes() == b"one\n... 1.2 kB missing here ...\ntwo\n"
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
@@ -106,11 +106,11 @@ def test_what_is_lost_is_said_once_for_each_reason(tmp_path: Path) -> None:
     for error in (full, full, PermissionError(errno.EACCES, "Permission denied"), MemoryError(), full):
         keeping.keep(tmp_path / "x", raising(error))
     keeping.finish()
-    end = "; the launch goes on, and the same is not said again"
+    end = "; the launch continues (shown once)"
     assert said == [
-        f"{tmp_path}/x could not be kept: No space left on device{end}",
-        f"{tmp_path}/x could not be kept: Permission denied{end}",
-        f"{tmp_path}/x could not be kept: MemoryError{end}",
+        f"{tmp_path}/x could not be written: No space left on device{end}",
+        f"{tmp_path}/x could not be written: Permission denied{end}",
+        f"{tmp_path}/x could not be written: MemoryError{end}",
     ]
     assert keeping.surely(tmp_path / "x", raising(full)) == "No space left on device"
     assert keeping.surely(tmp_path / "x", (tmp_path / "x").touch) == ""
@@ -124,12 +124,12 @@ def test_a_file_system_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
     assert keeping.keep(tmp_path / "x", lambda: gate.wait(300), keeping.aside.room)
     assert not keeping.keep(tmp_path / "logs/x", raising(AssertionError()), 10)
     assert [sentence.partition(";")[0] for sentence in said] == [
-        f"{tmp_path}/logs takes no more for now: the file system there is slow, or hangs"
+        f"files for {tmp_path}/logs are not written: the file system is slow or hangs"
     ]
-    assert keeping.surely(tmp_path / "w", lambda: None, 0.01) == "the file system did not take it within 0 s"
+    assert keeping.surely(tmp_path / "w", lambda: None, 0.01) == "the file system did not respond within 0 s"
     gate.set()
     assert keeping.surely(tmp_path / "v", lambda: None, 300) == ""
 
 
 def test_gap_line() -> None:
-    assert logs.gap_line(12) == b"\n... 12 bytes left out here ...\n"
+    assert logs.gap_line(12) == b"\n... 12 bytes missing here ...\n"

@@ -59,14 +59,14 @@ def test_a_closed_port_is_found() -> None:
 
 def test_who_does_not_answer_or_makes_no_sense_is_named() -> None:
     for given, listening, why in (
-        ({"serve": []}, ["node1"], "no answer within 15 s"),
+        ({"serve": []}, ["node1"], "no response within 15 s"),
         ({"serve": ["python3: not found"]}, ["node1"], "python3: not found"),
         (
             {"serve": [{"pid": "seven"}]},
             ["node1"],
-            "what it reports is of no use: pid: expected a whole number, got 'seven'",
+            "invalid response: pid: expected a whole number, got 'seven'",
         ),
-        ({"links": [{}]}, ["node1", "node2"], "what it reports is of no use: links: expected what became of its calls"),
+        ({"links": [{}]}, ["node1", "node2"], "invalid response: links: expected what became of its calls"),
     ):
         asked = nodes(**given)
         [found] = probe_links(PLAN, asked, never)

@@ -156,7 +156,7 @@ def test_endless_progress_bars_cost_no_memory(tmp_path: Path) -> None:
     assert len(book.lines["node1", "0/stderr"].begun) < 100
     kept = books.kept() / "node1/rank0.stderr.log"
     assert kept.stat().st_size <= 101_000
-    assert b" left out here ..." in kept.read_bytes()
+    assert b" missing here ..." in kept.read_bytes()
 
 
 def test_what_could_not_be_written_meanwhile_is_a_gap(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_what_could_not_be_written_meanwhile_is_a_gap(books: Books, monkeypatch:
         patched.setattr(books.book.keeping, "keep", lambda *_: False)
         books.send("node1", "agent", "x" * 500)
     books.send("node1", "agent", "two\n")
-    assert (books.kept() / "node1/torchrun.log").read_text() == "one\n\n... 500 bytes left out here ...\ntwo\n"
+    assert (books.kept() / "node1/torchrun.log").read_text() == "one\n\n... 500 bytes missing here ...\ntwo\n"
     assert books.book.tail("node1", "agent").endswith("xtwo\n")
 
 
@@ -173,7 +173,7 @@ def test_a_gap_of_the_nodes_own_limit_is_kept(books: Books) -> None:
     books.send("node1", "agent", "one\n")
     books.book.take("node1", {"agent": {"begin": 4, "gap": 90, "offset": 98, "text": "two\n", "more": False}})
     assert books.book.offsets("node1") == {"agent": 98}
-    assert (books.kept() / "node1/torchrun.log").read_text() == "one\n\n... 90 bytes left out here ...\ntwo\n"
+    assert (books.kept() / "node1/torchrun.log").read_text() == "one\n\n... 90 bytes missing here ...\ntwo\n"
 
 
 def test_a_folder_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_folder_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     assert books.lines == [(0, "stderr", "oh")]
     assert books.book.stderr_tails("node1") == {"0": "oh\n"}
     assert books.said
-    assert all("could not be kept" in sentence for sentence in books.said)
+    assert all("could not be written" in sentence for sentence in books.said)
 
 
 def test_a_second_supervisor_of_a_launch_leaves_the_first_ones_logs_alone(books: Books) -> None:
@@ -194,7 +194,7 @@ def test_a_second_supervisor_of_a_launch_leaves_the_first_ones_logs_alone(books:
     books.send("node1", "agent", "two\n")
     second.kept()
     assert second.said == [
-        f"Another supervisor of this launch keeps its logs in {books.book.folder}; this one only watches"
+        f"Another supervisor of this launch writes the logs in {books.book.folder}; this one only shows output"
     ]
     assert second.book.tail("node1", "agent") == "one\ntwo\n"
     assert (books.kept() / "node1/torchrun.log").read_text() == "one\ntwo\n"

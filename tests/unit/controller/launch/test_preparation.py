@@ -51,14 +51,14 @@ def test_one_that_is_unfit_refuses_all() -> None:
 
 def test_one_that_does_not_answer_is_named_with_what_it_said() -> None:
     for given, said in (
-        ({"identity": []}, "launch.unreachable: cannot be reached: no answer within 30 s"),
-        ({"identity": ["Permission denied"]}, "launch.look: could not be looked at: Permission denied"),
+        ({"identity": []}, "launch.unreachable: unreachable: no response within 30 s"),
+        ({"identity": ["Permission denied"]}, "launch.look: could not be checked: Permission denied"),
         (
             {"prepare": [{**FACTS, "disk": 7}]},
-            "launch.look: could not be looked at: what it reports is of no use (Type",
+            "launch.look: could not be checked: invalid response (Type",
         ),
-        ({"prepare": []}, "launch.unreachable: cannot be reached: no answer within 30 s"),
-        ({"prepare": ["sudo: a password is required"]}, "launch.look: could not be looked at: sudo: a password"),
+        ({"prepare": []}, "launch.unreachable: unreachable: no response within 30 s"),
+        ({"prepare": ["sudo: a password is required"]}, "launch.look: could not be checked: sudo: a password"),
     ):
         prepared = prepare(PLAN, a_settings(), nodes(**given), never)
         assert prepared.refused
@@ -69,7 +69,7 @@ def test_one_that_does_not_answer_is_named_with_what_it_said() -> None:
 def test_who_may_not_use_sudo_is_told_of_launch_users() -> None:
     prepared = prepare(PLAN, a_settings(), nodes(prepare=["sudo: a password is required"]), never)
     assert prepared.findings[1].fix["text"] == (
-        "Fix that, or have an administrator name admin in launch_users, then run again"
+        "Fix the error, or have an administrator add admin to launch_users, then run again"
     )
 
 
@@ -111,9 +111,7 @@ def test_whose_launch_it_is_follows_from_who_logs_in() -> None:
     assert (asked.own, prepared.plan.user, prepared.plan.manager) == (True, "ada", "user")
     request = next(payload for _, verb, payload in asked.asked if verb == "prepare")
     assert (request["user"], request["run_root"]) == ("ada", "/var/lib/muster/users/ada/launches")
-    assert prepared.notes == [
-        "node1, node2: the kernel does not hold an own launch to its limit of memory (that needs cgroup v2)"
-    ]
+    assert prepared.notes == ["node1, node2: memory limits are not enforced for user launches (requires cgroup v2)"]
 
 
 def test_on_request_it_is_an_administrators_all_the_same() -> None:

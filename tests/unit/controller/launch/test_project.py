@@ -120,10 +120,10 @@ def test_what_cannot_be_sent_is_refused_with_all_reasons(source: Path, tmp_path:
     (source / "odd\nname").write_text("")
     (source / "data.bin").write_bytes(bytes(2_000_000))
     said = refusal(source, 1)
-    assert "'odd\\nname': its name holds characters that cannot be shown" in said
-    assert "at most 1 MB are sent. The largest: data.bin (2 MB)" in said
-    assert "is no folder on the controller" in refusal(tmp_path / "nowhere")
-    assert "is no folder on the controller" in refusal(source / "train.py")
+    assert "'odd\\nname': its name contains non-printable characters" in said
+    assert "the maximum is 1 MB. The largest: data.bin (2 MB)" in said
+    assert "is not a folder on the controller" in refusal(tmp_path / "nowhere")
+    assert "is not a folder on the controller" in refusal(source / "train.py")
 
 
 def test_what_git_refuses_is_quoted(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

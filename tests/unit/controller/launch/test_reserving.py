@@ -24,7 +24,7 @@ OLDER, YOUNGER = "20260101-120000-0001", "20260101-120000-0003"
 
 
 def seen(launch_id: str | None, *, begun: bool = False, over: bool = False) -> Any:
-    """What a node answers of its processors: who has them."""
+    """What a node answers of the CPU slot: who has them."""
     holder = {"pid": 441, "name": "", "command": "", "user": "ada", "unit": "", "seconds": None, "detached": False}
     whose = {"manager_of": None, "ours": launch_id == OURS}
     held = [] if launch_id is None else [{**holder, **whose, "launch_id": launch_id, "begun": begun}]
@@ -88,7 +88,7 @@ def test_who_waits_lets_go_meanwhile_and_says_for_whom_once() -> None:
     reserve = Reserve(busy, busy, busy, seen(None), seen(OURS), wait=True)
     assert reserve(busy) is None
     assert reserve.asked == [False, False, False, False, True]
-    assert reserve.said == [f"waits: node2: launch {OLDER} of ada (PID 441) has its processors"]
+    assert reserve.said == [f"waits: node2: launch {OLDER} of ada (PID 441) holds the CPU slot"]
 
 
 def test_waiting_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,17 +57,17 @@ def test_a_node_that_does_not_get_it_stops_the_launch_by_name() -> None:
     sent, _ = sending("sudo: a password is required")
     (finding,) = sent.after(prepared()).findings
     assert (finding.id, finding.status, finding.node) == ("launch.project", "fail", "node2")
-    assert finding.summary == "it does not have the project: sudo: a password is required"
+    assert finding.summary == "the project was not copied: sudo: a password is required"
     small, _ = sending({**HAS_IT, "missing": ["a" * 64], "room": 3})
     (finding,) = small.after(prepared()).findings
-    assert "/var/lib/muster/users/ada/store has no room for 4 bytes" in finding.summary
+    assert "/var/lib/muster/users/ada/store does not have 4 bytes of free space" in finding.summary
 
 
 def test_a_copy_that_is_another_is_not_what_was_sent() -> None:
     sent, _ = sending()
     assert sent.changed({"project": PROJECT.digest}) == ""
     for told in ({}, {"project": ""}, {"project": "b" * 64}, {"project": None}):
-        assert "is not what was sent" in sent.changed(told)
+        assert "was changed on this node" in sent.changed(told)
 
 
 def test_a_launch_without_a_project_asks_nothing() -> None:

@@ -113,7 +113,7 @@ def test_whoever_may_take_long_to_stop_is_waited_for(tmp_path: Path, monkeypatch
     logs = LogBook(tmp_path, PLAN, lambda *_line: None, Redaction([]), Keeping(said.append))
     stopping = Stopping(PLAN, nodes, NodeReports(PLAN, logs, said.append), said.append, 5, lambda: True, 60)
     stopping.stop(dump=False)
-    assert said[0] == "The ranks were told to end (SIGTERM), and have 60 s until SIGKILL (launch_stop_timeout)"
+    assert said[0] == "SIGTERM was sent to the ranks, which have 60 s until SIGKILL (launch_stop_timeout)"
     assert [payload["seconds"] for _, _, payload in nodes.asked] == [60, 60]
     stopping.heed()
     assert waited == [75.0]

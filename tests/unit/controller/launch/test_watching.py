@@ -142,7 +142,7 @@ def test_what_goes_wrong_with_an_answer_is_said_and_watching_goes_on(
     record = leased.supervisor.launch()
     assert record.decision is not None
     assert record.decision.ending is Ending.FINISHED
-    why = f"what it reports could not be taken over here ({type(error).__name__}: {error})"
+    why = f"the response could not be processed ({type(error).__name__}: {error})"
     assert leased.said == [f"node1: {why}", f"node2: {why}"]
 
 
@@ -183,7 +183,7 @@ def test_answers_of_no_use_end_nothing(leased: Supervised) -> None:
     assert record.decision is not None
     assert record.decision.ending is Ending.FINISHED
     assert leased.said == [
-        f"node1: {what} that it reports is of no use, and left out" for what in ("the result", "a rank", "a log")
+        f"node1: invalid {what} in the response was ignored" for what in ("the result", "a rank", "a log")
     ]
     assert record.unseen == ["node2"]
     assert record.reports[1].lost_why == "unit_before: expected an object, got 7"

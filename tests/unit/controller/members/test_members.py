@@ -49,7 +49,7 @@ def test_one_with_a_dead_node_is_seen_from_the_others(cluster: Members, monkeypa
     jobs = [job("20261124-101010-aaaa", ["node1", "node3"]), job("20261124-101010-bbbb", ["node1", "node2"])]
     heard(monkeypatch, {"node1": jobs}, {"node3": "timed out"})
     running, found = cluster.launches(["node1", "node3"], ["node3"])
-    assert running == {"20261124-101010-aaaa": "node3: launch 20261124-101010-aaaa of muster (by anna@ctl) runs there"}
+    assert running == {"20261124-101010-aaaa": "node3: launch 20261124-101010-aaaa of muster (by anna@ctl) is running"}
     assert found.silent == {"node3": "timed out"}
 
 

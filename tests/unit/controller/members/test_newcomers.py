@@ -121,7 +121,7 @@ def test_a_machine_is_taken_on_where_root_can_be_had(world: World) -> None:
     assert met({"node1": node}) == {"node1": ""}
     world.manager.set_nonpersistent_facts("node1", {"ansible_python_interpreter": "/usr/bin/no-python"})
     why = met({"node1": connect(action, "node1", world.vars)})["node1"]
-    assert why.startswith("it has no /usr/bin/no-python (")
+    assert why.startswith("/usr/bin/no-python is missing (")
     assert "and Muster needs Python 3.10 or newer" in why
 
 
@@ -188,7 +188,7 @@ def test_the_request_is_refused_whole_and_before_any_node_is_asked(world: World)
     found = world.run("onboard_request", node="node1", address="203.0.113.9")
     assert found["failed"] is True
     first, *problems = found["msg"].splitlines()
-    assert first == "What is to be onboarded has 1 problem, and no node was contacted."
+    assert first == "The onboarding request has 1 problem; no node was contacted."
     assert problems[0].startswith("- node1 ")
     found = world.run("onboard_request")
     assert found["msg"].splitlines()[1].startswith("- No node is named. Name them with one of ")

@@ -183,17 +183,17 @@ def test_another_key_than_the_known_one_is_refused_until_it_is_to_be_replaced(la
     assert "trust_replace=node1" in lab.fails(confirmed=False, replace=["node1"])
     assert lab.run(replace=["node1"])["changed"] is True
     assert sorted(lab.known_hosts.read_text().splitlines()) == sorted(["# mine", *pinned(servers)])
-    assert lab.fails(replace=["node9"]) == "trust_replace names node9, which is not in gpu_nodes."
+    assert lab.fails(replace=["node9"]) == "trust_replace contains node9, which is not in gpu_nodes."
 
 
 def test_a_node_that_does_not_answer_is_named(tmp_path: Path, servers: list[Server]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         closed: int = taken.getsockname()[1]
     found = Lab(tmp_path / "some", [servers[0].port, closed]).run()
-    assert found["warnings"] == [f"node2 did not answer: run {TRUST} again when it does."]
+    assert found["warnings"] == [f"node2 did not respond. Once reachable, run {TRUST} again."]
     assert found["nodes"][1]["why"] == "connection refused"
     none = Lab(tmp_path / "none", [closed]).run()
-    assert (none["failed"], none["msg"]) == (True, "No node answered:\nnode1: connection refused")
+    assert (none["failed"], none["msg"]) == (True, "No node responded:\nnode1: connection refused")
 
 
 def test_a_key_that_the_inventory_has_is_the_one_that_counts(tmp_path: Path, servers: list[Server]) -> None:

@@ -48,7 +48,7 @@ def test_where_everybody_may_write_nothing_is_written(tmp_path: Path, place: str
     folder = tmp_path / "share/lab"
     folder.mkdir(parents=True)
     (tmp_path / place).chmod(0o777)
-    assert in_the_way(folder) == refusal(f"everybody may write in {tmp_path / place}", folder)
+    assert in_the_way(folder) == refusal(f"{tmp_path / place} is writable by all users", folder)
     with pytest.raises(ForeignError):
         write(folder, TEXTS)
     assert list(folder.iterdir()) == []
@@ -113,4 +113,4 @@ def test_the_playbook_writes_nothing_where_everybody_may(tmp_path: Path, mode: i
     written = {path.name for path in folder.iterdir()}
     assert written == (set() if returned else set(NAMES))
     if returned:
-        assert f"Nothing was written. everybody may write in {folder}" in done.stdout
+        assert f"Nothing was written. {folder} is writable by all users" in done.stdout

@@ -164,7 +164,7 @@ def test_nodes_that_do_not_answer_are_left_to_the_step(nodes: list[Node]) -> Non
     (folder_of(nodes[0]) / "away").touch()
     (folder_of(nodes[1]) / "broken").touch()
     with run() as ours:
-        said = "node2: it was not claimed for this run: take ended with code 1 and said: sudo: a password is required"
+        said = "node2: not claimed for this run: take failed with exit code 1: sudo: a password is required"
         assert ours.claim(nodes, "site.yml", take_over=False) == [said]
         assert ours.missing(["node1", "node2", "node3"]) == ["node1", "node2"]
 

@@ -80,7 +80,7 @@ def test_the_answer_is_the_last_line_that_is_one() -> None:
 def test_no_answer_is_an_error_that_quotes_what_was_said(out: str, err: str, said: str) -> None:
     with pytest.raises(NodeError) as error:
         asked(1, out, err)
-    assert str(error.value) == f"look ended with code 1 and said: {said}"
+    assert str(error.value) == f"look failed with exit code 1: {said}"
     assert error.value.reachable
 
 

@@ -90,7 +90,7 @@ def test_the_limit_of_this_machine_is_not_blamed_on_a_node() -> None:
     messages.ask("node1", "identity", {})
     answer = messages.next(300.0)
     assert answer is not None
-    assert answer.error.startswith("the controller may not open more than ")
+    assert answer.error.startswith("the controller's limit of ")
 
 
 def test_an_error_is_one_printable_line() -> None:

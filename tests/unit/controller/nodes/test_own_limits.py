@@ -34,7 +34,7 @@ def test_the_soft_limit_is_raised_as_far_as_it_is_needed_and_may_be() -> None:
 def test_the_controllers_own_limit_is_named() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert explained("OSError: [Errno 24] Too many open files") == (
-        f"the controller may not open more than {soft} files at once; raise that with ulimit -n {2 * soft}"
+        f"the controller's limit of {soft} open files is too low; raise it with ulimit -n {2 * soft}"
         " (OSError: [Errno 24] Too many open files)"
     )
     assert explained("No route to host") == "No route to host"

@@ -96,6 +96,6 @@ def test_a_blocked_terminal_holds_nobody_up() -> None:
     assert len(shown.lines) <= ROOM + 3
     left_out = ROOM + 100 - (len(shown.lines) - 2)
     assert shown.lines[-2:] == [
-        f"  ... {left_out} lines were not shown here: the terminal took none",
+        f"  ... {left_out} lines were not shown, because the terminal did not accept output",
         "  goes on",
     ]

@@ -50,7 +50,7 @@ def test_who_else_writes(case: dict[str, Any], tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "geteuid", lambda: ALICE)
     found = trusted.who_else_writes(tmp_path / case.get("path", "home/lab/lock"))
     assert (found or ("",))[0].replace(f"{tmp_path}/", "") == (
-        f"{case['found']}, and so chooses what runs on the nodes" if case["found"] else ""
+        f"{case['found']}; other users can thereby change what runs on the nodes" if case["found"] else ""
     )
 
 
@@ -62,10 +62,10 @@ def test_a_list_of_access_admits_others_whatever_the_group_is(tmp_path: Path, mo
     monkeypatch.setattr(os, "listxattr", lambda path: ["system.posix_acl_access"] if path == str(tmp_path) else [])
     found = trusted.who_else_writes(tmp_path / "lock")
     assert found
-    assert found[0].startswith(f"the group root may write in {tmp_path}, ")
+    assert found[0].startswith(f"{tmp_path} is writable by the group root; ")
 
 
 @pytest.mark.usefixtures("accounts")
 def test_nodes_trust_no_group(tmp_path: Path) -> None:
     tmp_path.chmod(0o775)
-    assert trust.foreign_writer(str(tmp_path)) == f"the group root may write in {tmp_path}"
+    assert trust.foreign_writer(str(tmp_path)) == f"{tmp_path} is writable by the group root"

@@ -80,7 +80,7 @@ def test_a_value_that_cannot_be_read_is_an_error_of_its_own(world: World) -> Non
     assert reading.values["cluster_address"] == "node3"
     assert reading.values["per_box"] == 4
     assert "ansible_host" not in reading.values
-    with pytest.raises(AnsibleError, match="node3: cluster_gpus cannot be worked out"):
+    with pytest.raises(AnsibleError, match="node3: cluster_gpus cannot be evaluated"):
         controller_variables.node_variables(*world, "node3")
 
 

@@ -38,7 +38,7 @@ def test_a_package_is_downloaded_once_and_compared_each_time(package: CondaPacka
 
 def test_another_file_than_the_one_in_the_lock_is_refused_and_not_kept(package: CondaPackage, tmp_path: Path) -> None:
     (tmp_path / "tool-1.0-0.conda").write_bytes(b"another")
-    with pytest.raises(CondaError, match="is another file than the one in the lock"):
+    with pytest.raises(CondaError, match="does not match its sha256 in the lock"):
         conda.fetched(package)
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
@@ -49,7 +49,7 @@ def test_a_name_that_is_a_path_is_not_downloaded(package: CondaPackage, tmp_path
     folder.mkdir(parents=True)
     (tmp_path / "channel/evil-1.0-0.conda").write_bytes(b"content")
     hostile = CondaPackage(f"{folder.as_uri()}/{'%2e%2e%2f' * 3}evil-1.0-0.conda", package.sha256)
-    with pytest.raises(LockError, match="is not the address of a conda package"):
+    with pytest.raises(LockError, match="is not the URL of a conda package"):
         conda.fetched(hostile)
     assert not (tmp_path / "evil-1.0-0.conda").exists()
 

@@ -98,7 +98,7 @@ def test_another_environment_than_the_reviewed_one_is_refused(cluster: Cluster) 
     """It would be installed on all nodes, and be in the lock for those that join."""
     result = cluster.fetch(None, others(SHIPPED))
     assert result["failed"]
-    assert "the node answered with another environment for" in result["msg"]
+    assert "the node returned a different environment for" in result["msg"]
     assert "than roles/pytorch/files/locks has" in result["msg"]
     assert (cluster.sharing.spreads, cluster.lock.exists()) == (0, False)
 
@@ -121,6 +121,6 @@ def test_the_lock_counts_more_than_what_was_reviewed(cluster: Cluster) -> None:
     cluster.lock.write_text(lock.render([own]))
     assert cluster.fetch(own, own)["complete"]
     result = cluster.fetch(None, SHIPPED)
-    assert "the node answered with another environment for" in result["msg"]
+    assert "the node returned a different environment for" in result["msg"]
     assert result["msg"].endswith("than pytorch.lock.txt has")
     assert lock.parse(cluster.lock.read_text()) == (own,)

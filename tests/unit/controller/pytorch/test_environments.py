@@ -41,8 +41,8 @@ def test_a_pyproject_is_read_with_its_extras(tmp_path: Path) -> None:
     [
         ("-r vision.txt\n", "{path} includes itself"),
         ("-e .\n", "{path}: line 1: '-e .' is a folder or an address"),
-        ("-r gone.txt\n", "{folder}/gone.txt: it cannot be read (No such file or directory)"),
-        ("\xff\xfe", "{path}: it cannot be read (it is no text)"),
+        ("-r gone.txt\n", "{folder}/gone.txt: cannot be read (No such file or directory)"),
+        ("\xff\xfe", "{path}: cannot be read (not UTF-8 text)"),
     ],
 )
 def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, said: str) -> None:
@@ -70,7 +70,7 @@ def test_all_problems_are_said_at_once(tmp_path: Path) -> None:
     }
     found = [str(problem) for problem in problems(declared, str(tmp_path))]
     assert [one.partition(": ")[0] for one in found] == ["the cluster", "the cluster"]
-    assert f"'vision': {tmp_path}/gone.txt: it cannot be read (No such file or directory). Correct it" in found[0]
-    assert f"'nlp': {tmp_path}/pyproject.toml: it is no TOML" in found[1]
+    assert f"'vision': {tmp_path}/gone.txt: cannot be read (No such file or directory). Correct it" in found[0]
+    assert f"'nlp': {tmp_path}/pyproject.toml: invalid TOML" in found[1]
     (name,) = problems({"Vision": {"requirements": "gone.txt"}}, str(tmp_path))
-    assert str(name).startswith("the cluster: cluster_environments: 'Vision' cannot be a name. Use small letters")
+    assert str(name).startswith("the cluster: cluster_environments: 'Vision' is not a valid name. Use small letters")

@@ -30,7 +30,7 @@ def test_what_the_inventory_asks_for_is_written_down(tmp_path: Path) -> None:
 def test_what_nobody_asked_for_is_not(tmp_path: Path) -> None:
     lock = LockFile(str(tmp_path / "pytorch.lock.txt"))
     other = Ask(torch_version="2.12.0", variant="auto", gpus=8, packages=("evil==1.0",))
-    with pytest.raises(LockError, match="which the inventory does not ask for"):
+    with pytest.raises(LockError, match="that the inventory does not request"):
         lock.take(section(other), [ASK])
     assert not lock.read()
 

@@ -94,8 +94,8 @@ def test_a_node_that_did_not_answer_brings_the_role_to_all(looks: RoleLooks, see
     del seen["node2"]
     assert judged(looks, seen) == {
         "node2": [NO_ANSWER],
-        "node1": ["something differs on a peer"],
-        "node3": ["something differs on a peer"],
+        "node1": ["a peer differs"],
+        "node3": ["a peer differs"],
     }
 
 

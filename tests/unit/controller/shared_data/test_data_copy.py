@@ -117,7 +117,7 @@ def test_it_goes_to_one_node_and_from_there_to_the_others_and_a_second_time_noth
     assert set(sent(lab)) == {"node1"}
     assert {name: [*came] for name, came in task.came.items()}["node1"] == ["the controller"]
     assert "the controller" not in {**task.came["node2"], **task.came["node3"]}
-    assert lab.said[-1].startswith(f"{TARGET}: 2.1 MB of 2.1 MB are on 3 nodes, ")
+    assert lab.said[-1].startswith(f"{TARGET}: 2.1 MB of 2.1 MB copied to 3 nodes, ")
 
     lab.calls.clear()
     task = lab.task()
@@ -162,7 +162,7 @@ def test_a_changed_file_is_named_and_comes_from_a_node_that_has_it(lab: Lab) -> 
     lines = {name: copying.wrong_lines(name, "/set", task.lacks[name], listed.paths, [], more[name]) for name in NODES}
     assert lines == {
         "node1": [],
-        "node2": ["node2: /set/train/3.bin was changed", "node2: /set/mine is additional, and stays"],
+        "node2": ["node2: /set/train/3.bin was changed", "node2: /set/mine is additional (kept)"],
         "node3": ["node3: /set/empty is missing"],
     }
     task = lab.copy()
@@ -212,11 +212,12 @@ def test_what_cannot_be_put_there_is_said_before_anything_is_copied(lab: Lab) ->
     task.look(listed, again=False, remember=False)
     found = task.against(listed)
     place = lab.path("node3")
-    why = f"is not safe to use: everybody may write in {place}; choose a folder below one that only root may write"
+    fix = "choose a folder below a folder that only root can write to"
+    why = f"is not safe to use: {place} is writable by all users; {fix}"
     assert found["node3"] == [f"{place} {why}"]
-    assert found["node1"] == [f"{lab.path('node1')}/train/1.bin is not a regular file; move it away there"]
-    why = "cannot be put there: others may write in its folder"
-    assert found["node2"][0] == f"{lab.path('node2')}/train/0.bin {why}; move it away there"
+    assert found["node1"] == [f"{lab.path('node1')}/train/1.bin is not a regular file; move it away"]
+    why = "cannot be written: its folder is writable for other users"
+    assert found["node2"][0] == f"{lab.path('node2')}/train/0.bin {why}; move it away"
 
 
 def test_what_is_no_file_or_leads_elsewhere_is_refused_by_name(lab: Lab) -> None:
@@ -226,12 +227,12 @@ def test_what_is_no_file_or_leads_elsewhere_is_refused_by_name(lab: Lab) -> None
     (lab.source / "bell\a").write_bytes(b"")
     with pytest.raises(SourceError) as refused:
         lab.listed()
-    why = "and only links to what lies in the folder are copied"
+    why = "but only links to targets in the folder are copied"
     assert sorted(refused.value.problems) == [
-        f"{lab.source}: 'bell\\x07': its name holds characters that cannot be shown",
-        f"{lab.source}: 'passwords': it is a link to '/etc/shadow', {why}",
-        f"{lab.source}: 'pipe': it is no file, link or folder",
-        f"{lab.source}: 'up': it is a link to 'train/../../..', {why}",
+        f"{lab.source}: 'bell\\x07': its name contains non-printable characters",
+        f"{lab.source}: 'passwords': link to '/etc/shadow', {why}",
+        f"{lab.source}: 'pipe': not a file, link or folder",
+        f"{lab.source}: 'up': link to 'train/../../..', {why}",
     ]
     with pytest.raises(SourceError, match="No such file or directory"):
         on_controller(str(lab.folder / "nowhere"), lab.folder / "remembered", remember=True)

@@ -26,22 +26,22 @@ def test_what_a_node_has_listed_is_taken_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("files", "links", "why"),
     [
-        ([B, A], [], "it is not in its order"),
-        ([A], [["c", "../../etc/shadow"]], "a link leads elsewhere"),
-        ([A], [["../c", "a"]], "a link leads elsewhere"),
-        ([], [], "there is no file in it"),
+        ([B, A], [], "entries are not sorted"),
+        ([A], [["c", "../../etc/shadow"]], "a link points out of the folder"),
+        ([A], [["../c", "a"]], "a link points out of the folder"),
+        ([], [], "the folder is empty"),
     ],
 )
 def test_what_is_no_list_is_refused(files: list[Any], links: list[Any], why: str) -> None:
     with pytest.raises(SourceError) as refused:
         listed(files, links)
-    assert refused.value.problems == [f"its list is of no use: {why}"]
+    assert refused.value.problems == [f"invalid file list: {why}"]
 
 
 def test_what_is_no_text_of_ours_is_refused() -> None:
     with pytest.raises(SourceError) as refused:
         from_node("no list")
-    assert refused.value.problems[0].startswith("its list is of no use: ")
+    assert refused.value.problems[0].startswith("invalid file list: ")
 
 
 def test_a_list_of_many_files_is_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,8 +52,8 @@ def test_a_list_of_many_files_is_compared_in_parts(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("data", "problems"),
     [
-        ({"bytes": 1, "files": 1, "more": 0}, ["its answer is of no use"]),
-        ({"bytes": "1", "files": 1, "more": 0, "problems": []}, ["its answer is of no use"]),
+        ({"bytes": 1, "files": 1, "more": 0}, ["invalid answer"]),
+        ({"bytes": "1", "files": 1, "more": 0, "problems": []}, ["invalid answer"]),
         ({"bytes": 0, "files": 0, "more": 0, "problems": []}, []),
         ({"bytes": 0, "files": 0, "more": 2, "problems": ["x: a pipe"]}, ["/data: x: a pipe", "and 2 more"]),
     ],

@@ -216,7 +216,7 @@ def test_a_piece_that_is_something_else_is_fetched_from_another_node(nodes: Node
 def test_what_is_something_else_everywhere_is_not_kept(nodes: Nodes) -> None:
     with held(nodes, FIRST, HALF, spoil=0):
         said = end(begin("share", nodes.request(SECOND, FIRST)))
-    assert said["error"] == f"what came from {FIRST} is not what was asked for (sha256)"
+    assert said["error"] == f"a piece from {FIRST} does not match its sha256"
     assert said["missing"] == len(nodes.wanted) - 1  # what is empty is right
     assert len(nodes.objects(SECOND)) == 1
 
@@ -229,7 +229,7 @@ def test_pieces_that_are_announced_wrong_make_no_file(nodes: Nodes) -> None:
     nodes.content = spoilt
     with held(nodes, FIRST, nodes.layout.count):
         said = end(begin("share", nodes.request(SECOND, FIRST)))
-    assert "is not what was asked for (sha256)" in said["error"]
+    assert "does not match its sha256" in said["error"]
     assert said["missing"] == 1
 
 
@@ -268,7 +268,7 @@ def test_whoever_listens_has_no_rights(served: subprocess.Popen[bytes]) -> None:
 
 def test_whoever_does_not_know_the_token_gets_nothing(served: subprocess.Popen[bytes], nodes: Nodes) -> None:
     said = end(begin("share", nodes.request(SECOND, FIRST, token="6" * 64)))
-    assert said == {"missing": len(nodes.wanted) - 1, "came": {}, "error": f"{FIRST}: it hung up"}
+    assert said == {"missing": len(nodes.wanted) - 1, "came": {}, "error": f"{FIRST}: the connection was closed"}
     # It goes on for those who do.
     assert end(begin("share", nodes.request(SECOND, FIRST)))["error"] == ""
     assert end(served)["error"] == ""
@@ -323,7 +323,7 @@ def test_a_source_whose_content_was_changed_says_so(nodes: Nodes) -> None:
     digest = hashlib.sha256(CONTENTS["a.py"]).hexdigest()
     (nodes.stores[FIRST] / "objects" / digest).write_bytes(b"print(2)\n")
     said = end(begin("offer", {"store": str(nodes.stores[FIRST]), **nodes.place}))
-    assert said == {"pieces": [], "error": "a.py is not what it was: its content was changed on this node"}
+    assert said == {"pieces": [], "error": "the content of a.py was changed on this node"}
 
 
 def test_a_port_that_is_held_is_named(nodes: Nodes) -> None:
@@ -371,7 +371,7 @@ def test_a_plain_folder_gets_files_under_their_names(nodes: Nodes, tmp_path: Pat
     assert [(path.name, path.stat().st_mode & 0o777) for path in target.iterdir()] == [("x.whl", 0o644)]
     above = manifest.render([listed[0]._replace(path="sub/x.whl")])
     said = end(begin("offer", {"folder": str(source), **place, "manifest": encoded(above)}))
-    assert said["error"] == "ValueError: a plain folder has no folders in it"
+    assert said["error"] == "ValueError: a plain folder must not contain folders"
 
 
 # ---------------------------------------------------------------- looks

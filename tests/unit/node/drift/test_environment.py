@@ -105,7 +105,7 @@ def test_it_is_written_only_where_it_says_something_else(tmp_path: Path, monkeyp
     monkeypatch.setattr(record, "PATH", str(tmp_path / "muster/installed.json"))
     if os.geteuid() != 0:
         pytest.skip("what was installed is read from root's own file alone")
-    assert record.read()["why"] == "nothing was written down yet"
+    assert record.read()["why"] == "no installation has been recorded yet"
     assert record.keep(now(), "alice@laptop", "run1", [])
     first = record.read()["record"]
     assert not record.keep(now(booted=2.0), "bob@laptop", "run2", [])

@@ -1,6 +1,6 @@
 """A hostile training user, at it while launches start, are looked at and end: what root and the one who looks do.
 
-The verbs are real, and so are the users; systemd alone is not there. MUSTER_TEST_ATTACKS says how many launches they
+The verbs are real, and so are the users; systemd alone does not exist. MUSTER_TEST_ATTACKS says how many launches they
 are; tests/integration/test_launch_attacks.py is the same on nodes.
 """
 

@@ -90,7 +90,7 @@ def test_a_file_system_that_cannot(log: Path, tmp_path: Path, monkeypatch: pytes
     cap = Cap(str(tmp_path), MOST)
     cap.look()
     cap.look()
-    assert cap.notes == ["logs are not held at their limit (launch_log_max_mb): Operation not supported"]
+    assert cap.notes == ["log limit not enforced (launch_log_max_mb): Operation not supported"]
 
 
 def test_no_link_is_followed_and_no_pipe_waited_for(log: Path, tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ SAID = [CommandResult("", code=0)]
         (
             CommandResult("", aside="boom\x1b[2J\nfix: run it", code=1),
             "",
-            "it ended with 1 and said 'boom\\x1b[2J fix: run it'",
+            "exited with code 1, output: 'boom\\x1b[2J fix: run it'",
         ),
         (
             CommandResult("", why="podman did not answer within 90 s", late=True),
@@ -221,7 +221,7 @@ def test_an_image_is_checked_once(
 
 
 def test_an_image_without_an_end_is_not_run(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="it has too many files"):
+    with pytest.raises(OSError, match="the image has too many files"):
         images.first_device(str(tmp_path), 0.0)
 
 

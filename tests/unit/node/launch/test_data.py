@@ -35,7 +35,7 @@ def test_a_folder_is_known_by_names_and_sizes(folder: Path, tmp_path: Path) -> N
     first = look(folder)[0]
     assert (first["kind"], first["count"], first["bytes"], first["error"]) == ("folder", 3, 3, "")
     assert first["names"] == [["a", 2], ["odd\N{REPLACEMENT CHARACTER}", 0], ["deep/b", 1]]
-    (folder / "a").write_text("zz")  # of another content, and the same size
+    (folder / "a").write_text("zz")  # of different content, and the same size
     assert look(folder)[0] == first
     (folder / "a").write_text("aaa")
     assert look(folder)[0]["digest"] != first["digest"]
@@ -59,7 +59,7 @@ def test_what_is_not_there_or_is_something_else_is_said(folder: Path, nothing_wa
     os.mkfifo(folder / "pipe")
     (folder / "nowhere").symlink_to("missing")
     errors = [one["error"] for one in look(folder / "missing", folder / "pipe", folder / "nowhere", folder / "a/b")]
-    assert errors == ["is not there", "is neither a folder nor a file", "is not there", "Not a directory"]
+    assert errors == ["does not exist", "is neither a folder nor a file", "does not exist", "Not a directory"]
     assert look(folder)[0]["count"] == 5  # what is no file counts by its name
 
 
@@ -71,10 +71,10 @@ def test_it_is_looked_at_as_the_user(folder: Path, tmp_path: Path) -> None:
     nobody = pwd.getpwnam("nobody")
     assert facts.data_facts([str(folder)], nobody)[0]["error"] == ""
     (folder / "deep").chmod(0o700)
-    assert facts.data_facts([str(folder)], nobody)[0]["error"] == f"may not be read ({folder}/deep)"
+    assert facts.data_facts([str(folder)], nobody)[0]["error"] == f"not readable ({folder}/deep)"
     folder.chmod(0o700)
-    assert facts.data_facts([str(folder), str(folder / "a")], nobody)[0]["error"] == "may not be read"
-    assert facts.data_facts([str(folder / "a")], nobody)[0]["error"] == "may not be read"
+    assert facts.data_facts([str(folder), str(folder / "a")], nobody)[0]["error"] == "not readable"
+    assert facts.data_facts([str(folder / "a")], nobody)[0]["error"] == "not readable"
     assert facts.data_facts([str(folder)], None) == []
 
 

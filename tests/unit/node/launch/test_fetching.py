@@ -69,7 +69,7 @@ def test_links_and_what_is_no_file_are_named_and_not_followed(tmp_path: Path, re
         "folder": "is a link",
         "pipe": "is not a regular file",
         "two\\nlines": "has control characters in its name",
-        "no\\udcfftext": "has a name that is no text",
+        "no\\udcfftext": "has a name that is not valid text",
     }
     parts = fetching.fetched(request_of(wanted=[{"path": "folder/passwd", "offset": 0}], limit=100))["parts"]
     assert parts[0]["path"] == "folder/passwd"
@@ -105,4 +105,4 @@ def test_too_many_files_are_said(tmp_path: Path, request_of: Any, monkeypatch: p
     assert fetching.fetchable(request_of(patterns=["*"]))["why"] == "more than 3 files match"
     fill(tmp_path / "work", *"fgh")
     found = fetching.fetchable(request_of(patterns=["x"]))
-    assert found["why"] == "only 6 names of the working directory were looked at"
+    assert found["why"] == "only 6 names of the working directory were checked"

@@ -78,7 +78,7 @@ def test_nobody_else_acts_as_that_user_and_root_for_none_of_its_own(who: str | N
     if os.geteuid() != 0:
         pytest.skip("only root becomes somebody else")
     found = as_user(pwd.getpwnam(who) if who else None, done)
-    assert found == f"uid {pwd.getpwnam(who or 'root').pw_uid} may not act as {name}"
+    assert found == f"uid {pwd.getpwnam(who or 'root').pw_uid} cannot act as {name}"
 
 
 @pytest.mark.parametrize(("gid", "knows"), [(998, True), (1000, True), (99, False), (None, False)])

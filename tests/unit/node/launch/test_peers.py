@@ -98,7 +98,7 @@ def running(port: int) -> Iterator[Together]:
 def test_nobody_is_needed_by_one_node_or_where_somebody_watches() -> None:
     for one in (join(None), part(0, 1, nodes=["node1"])):
         assert type(one) is Alone
-        one.see_out(never, FOREVER, "torchrun ended with code 1")
+        one.see_out(never, FOREVER, "torchrun exited with code 1")
         assert (one.step(), one.meet(never)) == ("", "")
 
 
@@ -114,10 +114,10 @@ def test_while_all_are_heard_of_nothing_ends(port: int, clock: Clock) -> None:
 def test_one_that_fails_ends_all_by_its_name(port: int) -> None:
     with running(port) as launch:
         failed, other = launch.nodes
-        last = threading.Thread(target=failed.see_out, args=(never, FOREVER, "torchrun ended with code 1"))
+        last = threading.Thread(target=failed.see_out, args=(never, FOREVER, "torchrun exited with code 1"))
         last.start()
         until(lambda: launch.head.step() and other.step() and not last.is_alive(), 5.0, "all know")
-        assert launch.head.step() == other.step() == "node2: torchrun ended with code 1"
+        assert launch.head.step() == other.step() == "node2: torchrun exited with code 1"
 
 
 def test_one_whose_unit_is_being_stopped_says_so_before_it_has_ended(port: int) -> None:
@@ -230,7 +230,7 @@ def test_a_port_that_is_held_is_named(port: int, clock: Clock) -> None:
         head = part(0, port)
         head.step()
         clock.moved += peers.FIRST + 1
-        assert "it cannot be listened on: Address already in use" in head.step()
+        assert "cannot listen: Address already in use" in head.step()
 
 
 def test_who_does_not_know_the_secret_is_heard_by_nobody(port: int, clock: Clock) -> None:

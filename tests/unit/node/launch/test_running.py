@@ -116,7 +116,7 @@ def test_a_lease_that_cannot_be_read_for_a_moment_is_the_one_that_was_read_last(
     child = launch("import time; time.sleep(60)")
     until(lambda: read_table(tmp_path) is not None or processes.children(child.pid))
     lease = tmp_path / "lease"
-    (tmp_path / "unreadable").symlink_to(lease)  # in one step: a lease that is not there for a moment has ended
+    (tmp_path / "unreadable").symlink_to(lease)  # in one step: a lease that does not exist for a moment has ended
     (tmp_path / "unreadable").replace(lease)
     time.sleep(1)
     assert child.poll() is None

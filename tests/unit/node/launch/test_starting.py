@@ -59,7 +59,7 @@ def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_
         began.append(argv)
         if argv[0] != "systemd-run":
             return CommandResult("", code=0)
-        # Another start would take this one, whose unit is not there yet, for a launch that has ended.
+        # Another start would take this one, whose unit does not exist yet, for a launch that has ended.
         with pytest.raises(BlockingIOError), files.folder(str(tmp_path / "run" / seats.STARTS)) as handle:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return CommandResult("", code=0)
@@ -107,7 +107,7 @@ def test_nothing_is_written_where_others_may_change_it(spec: dict[str, Any], roo
     (tmp_path / root).chmod(0o777)
     done = starting.start(spec)
     assert not done["started"]
-    assert done["error"] == f"{tmp_path / root} is not safe to use: everybody may write in {tmp_path / root}"
+    assert done["error"] == f"{tmp_path / root} is not safe to use: {tmp_path / root} is writable by all users"
     assert list((tmp_path / root).iterdir()) == []
 
 

@@ -133,7 +133,7 @@ def test_what_cannot_be_looked_at_is_not_said_to_be_gone(unit: Path, monkeypatch
     monkeypatch.setattr(stopping, "SECONDS", 0.0)
     assert stopping.leftovers(LAUNCH_ID, NOBODY) == (
         [],
-        "its processes could not be looked at: it did not answer in time",
+        "its processes could not be checked: no result within the time limit",
     )
 
 

@@ -30,7 +30,7 @@ def test_a_folder_is_somebodys_and_a_link_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "hers").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "hers")
     assert look.owner_of(str(tmp_path / "hers")) == ME.pw_name
-    assert look.owner_of(str(tmp_path / "link")) == "nobody (it is no folder)"
+    assert look.owner_of(str(tmp_path / "link")) == "nobody (not a folder)"
     assert look.owner_of(str(tmp_path / "none")) == ""
 
 
@@ -39,12 +39,12 @@ def test_a_root_that_others_may_write_is_unsafe(tmp_path: Path) -> None:
     assert look.unsafe(str(root)) == ""
     root.mkdir()
     root.chmod(0o777)
-    assert look.unsafe(str(root)) == f"everybody may write in {root}"
+    assert look.unsafe(str(root)) == f"{root} is writable by all users"
 
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [("ext4", ""), ("nfs4", "{} lies on another machine (nfs4)"), ("cifs", "{} lies on another machine (cifs)")],
+    [("ext4", ""), ("nfs4", "{} is a network file system (nfs4)"), ("cifs", "{} is a network file system (cifs)")],
 )
 def test_a_root_on_another_machine_is_unsafe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, expected: str

@@ -46,4 +46,4 @@ def test_the_last_mount_on_a_path_is_shown_and_those_of_other_machines_are_asked
 
 def test_where_mounts_cannot_be_listed_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mounts, "mounted", list)
-    assert mounts.look([{"path": "/proc"}]) == {"why": "what is mounted cannot be listed", "folders": {}}
+    assert mounts.look([{"path": "/proc"}]) == {"why": "the mounts cannot be listed", "folders": {}}

@@ -27,5 +27,5 @@ def test_whoever_halts_what_limits_its_command_is_not_waited_for(
     builder = module.Builder(pwd.getpwuid(os.getuid()).pw_name)
     builder.ids = {}
     began = time.monotonic()
-    assert builder.run("sh", "-c", "kill -STOP $PPID; sleep 30", cwd=tmp_path, seconds=1) == "nothing within 1 s"
+    assert builder.run("sh", "-c", "kill -STOP $PPID; sleep 30", cwd=tmp_path, seconds=1) == "no result within 1 s"
     assert time.monotonic() - began < 20

@@ -75,7 +75,7 @@ def test_what_fails_ends_its_own_rail_alone(tools: Callable[..., None]) -> None:
     assert (good.step, good.gbps) == ("", 388.1)
     assert (bad.step, bad.why, bad.usec) == (
         "ib_write_bw",
-        "its packets are not answered (Failed status 12: wr_id 0 syndrom 0x81)",
+        "no acknowledgement from the counterpart (Failed status 12: wr_id 0 syndrom 0x81)",
         None,
     )
 
@@ -83,7 +83,7 @@ def test_what_fails_ends_its_own_rail_alone(tools: Callable[..., None]) -> None:
 def test_an_adapter_that_the_listening_end_cannot_open_is_said(tools: Callable[..., None]) -> None:
     tools(*plan.STEPS, mlx5_1={"absent": True})
     _, bad = met(ADAPTERS)
-    assert bad.why == "libibverbs does not list it (IB device mlx5_1 not found)"
+    assert bad.why == "libibverbs does not list the adapter (IB device mlx5_1 not found)"
 
 
 def test_a_tool_that_is_missing_is_said_before_anything_listens(tools: Callable[..., None]) -> None:

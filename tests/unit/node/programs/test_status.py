@@ -53,4 +53,4 @@ def test_the_whole_look(tmp_path: Path) -> None:
 
 
 def test_no_environment_is_said(tmp_path: Path) -> None:
-    assert status.torch_facts(str(tmp_path))["why"] == f"there is no PyTorch in {tmp_path}"
+    assert status.torch_facts(str(tmp_path))["why"] == f"PyTorch is not installed in {tmp_path}"

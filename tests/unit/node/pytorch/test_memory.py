@@ -99,6 +99,6 @@ def test_a_full_run_finds_that_the_memory_was_wrong(asked: Asked) -> None:
     assert asked.ask().wrong == ""
     assert asked.ask(proves=True).wrong == ""
     asked.said = {"packages": {}, "faults": ["torch is gone"]}
-    assert "is not so, though no file of it has changed" in asked.ask(proves=True).wrong
+    assert "is wrong, although its files are unchanged" in asked.ask(proves=True).wrong
     assert asked.ask().wrong == ""
     assert asked.times == 3

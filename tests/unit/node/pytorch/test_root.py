@@ -36,7 +36,7 @@ def looked(root: PytorchRoot, script: str) -> Any:
 def test_what_it_says(root: PytorchRoot) -> None:
     assert looked(root, """echo Welcome; echo '{"version": "2.13.0"}'""") == {"version": "2.13.0"}
     said = looked(root, "echo not today >&2; exit 3")
-    assert said == {"error": "its Python gave no answer (exit status 3: not today)", "trace": "not today\n"}
+    assert said == {"error": "its Python returned no result (exit status 3: not today)", "trace": "not today\n"}
 
 
 def test_a_python_that_is_not_there_or_not_for_everybody(root: PytorchRoot) -> None:
@@ -58,7 +58,7 @@ def test_a_python_that_is_not_there_or_not_for_everybody(root: PytorchRoot) -> N
 def test_whatever_runs_in_it_a_look_ends(root: PytorchRoot, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(pytorch_root.LOOK_TIMEOUT, "files", 1)
     began = time.monotonic()
-    assert looked(root, script) == {"error": "its Python gave no answer in 1 s"}
+    assert looked(root, script) == {"error": "its Python did not respond within 1 s"}
     assert time.monotonic() - began < 10
 
 
@@ -106,7 +106,7 @@ def test_a_python_that_others_may_change_is_not_run_by_root(tmp_path: Path) -> N
         with pytest.raises(RefusedError) as refused:
             ask_python(str(path))
         sentence, _, fix = str(refused.value).partition(". ")
-        assert sentence == f"{path} is not safe to run as root: everybody may write in {home}"
+        assert sentence == f"{path} is not safe to run as root: {home} is writable by all users"
         assert fix.startswith("Set pytorch_python to one that only root may change")
     assert not ran.exists()
     assert ask_python("python3").version.startswith("3.")

@@ -34,9 +34,9 @@ def answers(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, **found: Any
     ("found", "at_work", "why"),
     [
         ({}, "", []),
-        ({"needed": True}, "", ["something differs"]),
+        ({"needed": True}, "", ["unspecified differences"]),
         ({"needed": True, "differences": ["no chrony"]}, "", ["no chrony"]),
-        ({"traces": ["/old"]}, "cloud-init", ["/old is there", "cloud-init is at work"]),
+        ({"traces": ["/old"]}, "cloud-init", ["/old is there", "cloud-init is running"]),
     ],
 )
 def test_the_baseline(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], at_work: str, why: list[str]) -> None:
@@ -56,7 +56,7 @@ def test_people_and_their_notebooks(monkeypatch: pytest.MonkeyPatch, module: str
 
 def test_what_differs_without_a_sentence_differs_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     answers(monkeypatch, role_looks.launch_users, "provide", differences=[], changed=True, notes=[])
-    assert seen("launch_users")["why"] == ["something differs"]
+    assert seen("launch_users")["why"] == ["unspecified differences"]
 
 
 def test_a_look_that_fails_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_what_is_only_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(role_looks.firewall, "look", lambda places: {"rules": places})
     assert seen("firewall", places=["a"]) == {"why": [], "warnings": [], "look": {"rules": ["a"]}}
     monkeypatch.setattr(role_looks.drift_facts, "facts", lambda _options: {"now": 1})
-    for written, why in ((None, []), ({"now": 1}, ["what was written down as installed is not so now"])):
+    for written, why in ((None, []), ({"now": 1}, ["the record of the installation is outdated"])):
         monkeypatch.setattr(role_looks.record, "to_write", lambda _facts, _known, written=written: written)
         assert seen("installed_record")["why"] == why
 
@@ -95,7 +95,7 @@ def test_what_is_only_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"changed": False, "plan": {"reasons": ["one"]}}, []),
         ({"changed": True, "plan": {"reasons": ["one"]}}, ["one"]),
-        ({"changed": True, "plan": {"reasons": []}}, ["something differs"]),
+        ({"changed": True, "plan": {"reasons": []}}, ["unspecified differences"]),
     ],
 )
 def test_the_environment(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], why: list[str]) -> None:
@@ -120,8 +120,8 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any],
     ("found", "why", "tried"),
     [
         ({}, [], ["node2"]),
-        ({"sshd": "reload"}, ["what sshd offers is not as it shall be: reload"], []),
-        ({"changed": True, "sshd": "reload"}, ["what sshd offers is not as it shall be: reload", "the key of"], None),
+        ({"sshd": "reload"}, ["sshd is not configured as required: reload"], []),
+        ({"changed": True, "sshd": "reload"}, ["sshd is not configured as required: reload", "the key of"], None),
     ],
 )
 def test_the_mesh(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], why: list[str], tried: Any) -> None:
@@ -141,7 +141,7 @@ def test_the_mesh(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], why: l
     monkeypatch.setattr(role_looks.mesh_logins, "log_in_on", log_in_on)
     answered = seen("ssh_mesh_key", address="10.0.0.1", identity="/id", sample=["node2"], memory="/m")
     if tried is None:
-        assert answered == {"why": [why[0], "the key of trainer is not as it shall be"], "warnings": []}
+        assert answered == {"why": [why[0], "the SSH key of trainer is missing or incorrect"], "warnings": []}
         return
     assert answered == {
         "why": why,

@@ -27,8 +27,8 @@ FILE = ManifestFile("a/file", executable=False, size=len(CONTENT), sha256=hashli
     ("mounts", "path", "refused"),
     [
         (["/"], "/data/set", ""),
-        (["/", "/data"], "/data/set", "lies on files:/data (nfs4), which other nodes have as well"),
-        (["/", "/data"], "/data", "lies on files:/data (nfs4), which other nodes have as well"),
+        (["/", "/data"], "/data/set", "is on files:/data (nfs4), which other nodes share"),
+        (["/", "/data"], "/data", "is on files:/data (nfs4), which other nodes share"),
         (["/", "/dat"], "/data/set", ""),
         (["/", "/data/set/below"], "/data/set", ""),
     ],
@@ -48,7 +48,7 @@ def test_a_folder_of_a_file_server_is_not_copied_to(
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "set").write_bytes(b"")
-    with pytest.raises(files.UnsafePathError, match="is no folder"):
+    with pytest.raises(files.UnsafePathError, match="is not a folder"):
         copying.refuse(str(tmp_path / "set"))
 
 
@@ -85,6 +85,6 @@ def test_content_that_is_not_what_it_should_be_gets_no_name(tmp_path: Path) -> N
     with store.opened(str(target / ".muster-data")) as shelf, files.folder(str(target)) as there:
         (target / ".muster-data/objects" / FILE.sha256).write_bytes(b"9999")
         here = Receiving(there, Remembered(str(tmp_path / "kept"), str(target)))
-        with pytest.raises(OSError, match="is not what was sent"):
+        with pytest.raises(OSError, match="does not match its digest"):
             here.place(shelf, [twin, FILE])
     assert sorted(path.name for path in target.iterdir()) == [".muster-data"]

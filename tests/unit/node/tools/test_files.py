@@ -131,7 +131,7 @@ def test_a_folder_is_listed(foreign: Path) -> None:
     for name in ("b", "a", "c"):
         (foreign / name).touch()
     assert files.names(str(foreign)) == ["a", "b", "c"]
-    with pytest.raises(files.UnsafePathError, match="holds more than 2 files"):
+    with pytest.raises(files.UnsafePathError, match="contains more than 2 files"):
         files.names(str(foreign), most=2)
     (foreign / "link").symlink_to(foreign)
     with pytest.raises(files.UnsafePathError, match="link"):

@@ -23,7 +23,7 @@ def test_what_it_says_and_how_it_ends() -> None:
     assert (answer.text, answer.why, answer.aside, answer.code) == ("given", "", "aside\n", 0)
     answer = run("sh", "-c", "echo some; echo first >&2; echo second >&2; exit 3")
     assert (answer.text, answer.why, answer.code) == ("some\n", "sh ended with 3: first", 3)
-    assert failure(["sh"], answer) == "sh ended with code 3 and said: first second"
+    assert failure(["sh"], answer) == "sh ended with exit code 3: first second"
 
 
 def test_nothing_of_a_login_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,12 +66,12 @@ def test_a_flood_is_cut_and_the_command_still_ends() -> None:
 def test_what_was_cut_is_no_whole_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = run("echo", "12345", most=4)
     assert (answer.text, answer.code) == ("1234", 0)
-    assert answer.why == "echo printed more than 4 bytes, and the rest was dropped"
+    assert answer.why == "the output of echo was truncated after 4 bytes"
     assert run("echo", "123", most=4).why == ""
     long = tmp_path / "long"
     long.write_text("12345")
     monkeypatch.setattr(run_tool, "MOST", 4)
-    assert read(str(long)) == ("1234", f"{long} is longer than 4 bytes, and was cut", "", None, False, False)
+    assert read(str(long)) == ("1234", f"{long} was truncated after 4 bytes", "", None, False, False)
 
 
 def test_much_goes_in_and_out_at_once() -> None:

@@ -25,7 +25,7 @@ def bomb() -> str:
     ("text", "why"),
     [
         ("not base64", "base64|padding|characters"),
-        (base64.b64encode(b"not packed").decode(), "it is damaged"),
+        (base64.b64encode(b"not packed").decode(), "corrupt data"),
         (transfer.encode({"a": "b" * 1000})[:20], "it is cut off"),
         (bomb(), "more than"),
         (base64.b64encode(zlib.compress(b"{")).decode(), "Expecting"),

@@ -30,12 +30,12 @@ def test_root_starts_one_of_whom_it_names(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_nobody_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: pwd.getpwnam("nobody").pw_uid)
-    with pytest.raises(NoNotebookError, match="nobody may not start a notebook of daemon"):
+    with pytest.raises(NoNotebookError, match="nobody must not start a notebook of daemon"):
         notebook.owner_of("daemon")
 
 
 def test_an_account_that_is_not_there_is_said() -> None:
-    with pytest.raises(NoNotebookError, match="there is no account no-such-name"):
+    with pytest.raises(NoNotebookError, match="account no-such-name does not exist"):
         notebook.owner_of("no-such-name")
 
 
