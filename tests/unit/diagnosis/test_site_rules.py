@@ -183,4 +183,4 @@ def test_recorded_launches_are_replayed(tmp_path: Path) -> None:
     command = [sys.executable, "script/replay_rules.py", str(EXAMPLE), str(kept), str(tmp_path / "other.json")]
     shown = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
     assert shown[1] == f"{kept}: was confirmed: process.exception node2; is confirmed: site.storage node2"
-    assert shown[2] == f"{tmp_path}/other.json: is no evidence of a launch (KeyError)"
+    assert shown[2] == f"{tmp_path}/other.json: not the evidence of a launch (KeyError)"
