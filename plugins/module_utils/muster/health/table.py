@@ -21,17 +21,17 @@ def report(health: Health, network: Mapping[str, Any], nodes: int) -> str:
     lines = []
     for status, mark in MARKS.items():
         lines += [f"{mark}  {line}" for line in as_lines([one for one in health.findings if one.status == status])]
-    lines.append(looked_at(health, network, nodes))
-    return "\n".join([*lines, *not_looked_at(health.skipped)])
+    lines.append(counts(health, network, nodes))
+    return "\n".join([*lines, *skipped_line(health.skipped)])
 
 
 def summary(health: Health, network: Mapping[str, Any], nodes: int) -> str:
     """Return one sentence for a cluster that is ready to launch. Warnings are separate findings of the verdict."""
     said = f"{plural(health.spared, 'failed check')} counted as warnings" if health.spared else "Ready to launch"
-    return f"{said}: {looked_at(health, network, nodes)}"
+    return f"{said}: {counts(health, network, nodes)}"
 
 
-def looked_at(health: Health, network: Mapping[str, Any], nodes: int) -> str:
+def counts(health: Health, network: Mapping[str, Any], nodes: int) -> str:
     ran = len({*health.ran, *(one.id for one in health.findings)})
     return f"{plural(nodes, 'node')}, {plural(ran, 'check')}{links(network)}"
 
@@ -49,7 +49,7 @@ def links(network: Mapping[str, Any]) -> str:
     return parts[0] + (f" (median {', '.join(parts[1:])})" if parts[1:] else "")
 
 
-def not_looked_at(skipped: Sequence[Skipped]) -> list[str]:
+def skipped_line(skipped: Sequence[Skipped]) -> list[str]:
     """Return one line with the number of skipped checks; the reasons are in the report."""
     kinds = len({entry["id"] for entry in skipped})
     return [f"{plural(kinds, 'check')} skipped (reasons in the report)"] if kinds else []
