@@ -354,5 +354,5 @@ def test_limited_node_is_skipped_with_the_reason(clinic: Clinic) -> None:
     visit = clinic.look(limit="node1,node2")
     assert visit.result.rc == 0, visit.result.stdout
     assert visit.not_passed == {}
-    left_out = {"id": "node", "node": "node3", "why": "--limit leaves it out"}
+    left_out = {"id": "node", "node": "node3", "why": "excluded by --limit"}
     assert left_out in visit.verdict["coverage"]["skipped"]

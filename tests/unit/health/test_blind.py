@@ -48,7 +48,6 @@ def places(looks: dict[str, Any], above: tuple[Any, ...] = ()) -> Iterator[tuple
 
 
 def judged(looks: dict[str, Any], request: dict[str, Any]) -> tuple[set[str], set[str]]:
-    """Return the ids of findings, and of checks that ran."""
     verdict = node.judge(facts(looks, request), request)["verdict"]
     found = {finding["id"] for finding in verdict["findings"] if finding["status"] != "pass"}
     return found, set(verdict["coverage"]["ran"])

@@ -147,7 +147,7 @@ def test_new_check_appears_in_catalogue_and_coverage(tmp_path: Path) -> None:
     assert "| `job.slow` | its answers | warn: they are late | Wait | never |\n" in shown(tmp_path)
     said = (
         "from muster.health import node; from muster.verdict.check import CheckResults as R;"
-        " print(node.looked_at(R([], [])))"
+        " print(node.checks_run(R([], [])))"
     )
     command = [sys.executable, "-c", said]
     env = {"PYTHONPATH": str(tmp_path / "plugins/module_utils")}

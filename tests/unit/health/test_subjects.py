@@ -40,7 +40,6 @@ def test_look_has_the_name_of_its_subject(name: str) -> None:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Yield the full name of every module that a file imports."""
     room = path.relative_to(ROOT / "plugins/module_utils").parts[:-1]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):

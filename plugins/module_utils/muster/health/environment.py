@@ -129,7 +129,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
             yield DEBUGGING.warn(
                 node,
                 f"{file} sets {name}={value}, which is for debugging only and affects {who}",
-                "Remove it, and set it with launch_env for the launch that needs it",
+                "Remove it, and set it with launch_env for the launch that needs it. Find it with",
                 _grep(name, place, request["user"])
                 if place.startswith(("/", "~"))
                 else "systemctl show --property=Environment",
@@ -143,6 +143,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
             yield LAUNCHER.warn(
                 node,
                 f"{place} sets {', '.join(names)}, which torchrun reads as its own options",
+                "Remove the variables; show them with",
                 command=shell("grep -n PET_ {place}", place=place)
                 if place.startswith("/")
                 else "systemctl show --property=Environment",
@@ -154,6 +155,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         yield FOR_LOGINS.warn(
             node,
             f"/etc/environment sets {said}, which affects programs started by hand or by a login, but not launches",
+            "Remove them, and set them with launch_env for a single launch. Find them with",
             command=shell("grep -nE {names} /etc/environment", names="|".join(seen["of_ranks"])),
             observed=said,
             expected="not set",

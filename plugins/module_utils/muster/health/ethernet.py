@@ -26,7 +26,7 @@ LINK_DOWN = Check(
     seen="recording",
     reads="operstate and carrier of the training interface and of the links below it",
     fires="fail: the interface is down or has no carrier",
-    fix="Bring it up, and check its cable and switch port",
+    fix="Check its cable and switch port, and bring it up with",
     command="sudo ip link set {name} up && ip -s link show {name}",
 )
 LINK_DUPLEX = Check(
@@ -42,7 +42,7 @@ BOND_DEGRADED = Check(
     seen="stand-in",
     reads="/proc/net/bonding of the training interface",
     fires="warn: one of its links is down, or they have different speeds",
-    fix="Check the cable and the switch port of that link",
+    fix="Check the cable and the switch port of that link; show the bond with",
     command="cat /proc/net/bonding/{name}",
 )
 ERRORS = Check(
@@ -51,7 +51,7 @@ ERRORS = Check(
     reads="error counters of the training interface, at the beginning and at the end of the check",
     fires="warn: errors are 1 % or more of all packets since boot (Prometheus' node alerts), or of the packets during "
     "the check (at least three)",
-    fix="Replace the cable or transceiver, and check the switch's counters",
+    fix="Replace the cable or transceiver, and check the switch's counters; show the node's counters with",
     command="sudo ethtool -S {name} | grep -iE 'err|drop|crc'",
 )
 CHECKS = (LINK_DOWN, LINK_DUPLEX, BOND_DEGRADED, ERRORS)

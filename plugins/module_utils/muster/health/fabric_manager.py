@@ -198,9 +198,9 @@ def _way_out(node: GpuNode) -> tuple[str, str]:
     if _of_a_rack(node):
         return "Have the administrator of the rack's switches check the partition; reset the node's GPUs with", RESET
     if _runs(node):
-        return "Stop the fabric manager, reset all GPUs, and start it again", RESTART
+        return "Stop the fabric manager, reset all GPUs, and start it again with", RESTART
     return (
-        "Reset all GPUs; if that does not help, ask the administrator of the fabric manager (not on this node)",
+        "If a reset does not help, ask the administrator of the fabric manager (not on this node). Reset all GPUs with",
         RESET,
     )
 

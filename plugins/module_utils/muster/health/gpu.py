@@ -289,7 +289,7 @@ def mismatch_on_disk(node: GpuNode) -> Iterator[Said]:
         yield DRIVER_MISMATCH.warn(
             node.name,
             f"the loaded driver is {version['loaded']}, but {few(sorted(others))} is installed",
-            "Reboot the node before starting a program that requires the new driver",
+            "Before starting a program that requires the new driver, reboot the node with",
             "sudo reboot",
             observed=version["loaded"],
             expected=few(sorted(others)),

@@ -177,11 +177,14 @@ def _port(node: str, seen: Mapping[str, Any], request: Mapping[str, Any]) -> Ite
         "",
     )
     pids = [holder["pid"] for holder in holders]
-    fix, command = "Stop the process, or set another cluster_master_port", stop
-    if not stop and pids:
-        fix = f"{fix}. {processes.advice(pids, 'sudo kill')}"
+    fix, command = "Set another cluster_master_port, or stop the process", stop
+    if stop:
+        fix += " with"
+    elif pids:
+        fix += f". {processes.advice(pids, 'sudo kill')}"
         command = processes.look(pids)
-    elif not stop:
+    else:
+        fix += ". Find it with"
         command = shell("sudo ss -lptn {what}", what=f"sport = :{request['port']}")
     report = PORT_HELD.fail if request["head"] else PORT_HELD.warn
     yield report(

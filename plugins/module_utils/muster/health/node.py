@@ -49,11 +49,11 @@ def judge_looks(looks: Mapping[str, Any], request: Mapping[str, Any]) -> NodeHea
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> NodeFindings:
     judged = collect(one for name in subjects() for one in judge_subject(name, facts, request))
     judged.findings.extend(collect(gpu.conclude(judged, facts, request)).findings)
-    looked = looked_at(judged)
+    ran = checks_run(judged)
     if judged.clean:
-        summary = f"no problem found by {len(looked)} checks"
+        summary = f"no problem found by {len(ran)} checks"
         judged.findings.append(HEALTH.passed(request["node"], summary))
-    verdict = add_up(judged.findings, skipped=judged.skipped, ran=looked)
+    verdict = add_up(judged.findings, skipped=judged.skipped, ran=ran)
     return NodeFindings(findings=verdict["findings"], verdict=verdict)
 
 
@@ -65,7 +65,7 @@ def judge_subject(name: str, facts: Mapping[str, Any], request: Mapping[str, Any
         yield from subject.judge(facts, request)
 
 
-def looked_at(judged: CheckResults) -> list[str]:
+def checks_run(judged: CheckResults) -> list[str]:
     """Return the ids of all checks that ran. Skipping "gpu" skips every id that starts with "gpu."."""
     every = {check.id for subject in subjects().values() for check in subject.CHECKS}
     left_out = tuple(entry["id"] for entry in judged.skipped)

@@ -25,14 +25,14 @@ def look(listeners: Mapping[str, str], port: int) -> dict[str, Any]:
     may run meanwhile.
     """
     try:
-        seen: dict[str, Any] = as_user(None, lambda: looked(listeners["ss"], port), seconds=SECONDS)
+        seen: dict[str, Any] = as_user(None, lambda: collected(listeners["ss"], port), seconds=SECONDS)
     except SilentError as silent:
         why = f"the processes could not be read: {silent.strerror}"
         return {"processes": [], "saw_all": False, "port_holders": [], "why": why}
     return seen
 
 
-def looked(listeners: str, port: int) -> dict[str, Any]:
+def collected(listeners: str, port: int) -> dict[str, Any]:
     boot = time.time() - float((read("/proc/uptime").text.split() or ["0"])[0])
     found = [seen for pid in process.ids() if (seen := training(pid, boot))]
     return {"processes": found, "saw_all": os.geteuid() == 0, "port_holders": holders(listeners, port), "why": ""}
