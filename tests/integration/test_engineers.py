@@ -83,7 +83,7 @@ def test_user_launches_from_the_shared_folder_and_fetches_results(
     run = anna.run(*LAUNCH, "-e", '{"launch_fetch": ["result-*.txt"]}')
     assert run.returncode == 0, run.stdout + run.stderr
     assert "rank 0 as uid 2001 knows the sum 3" in run.stdout
-    assert "anna's own launch, without root" in run.stdout
+    assert "User launch by anna, without root" in run.stdout
     assert verdict(anna)["status"] == "healthy"
     plan = json.loads((newest(anna) / "plan.json").read_text())
     assert (plan["manager"], plan["user"]) == ("user", "anna")

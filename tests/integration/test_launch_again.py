@@ -102,7 +102,7 @@ def test_frozen_node_ends_a_detached_launch(detached: Drill, nodes: tuple[Machin
     nodes[1].podman("pause")
     seconds = ended_on(detached, "node1", STATED)
     assert seconds > SILENCE - 5
-    assert "node2 has not been heard of for 20 s" in result_on(nodes[0], detached)["error"]
+    assert "no heartbeat from node2 for 20 s" in result_on(nodes[0], detached)["error"]
     nodes[1].podman("unpause")
     ended_on(detached, "node2", STATED)
     verdict = attached(detached, play)

@@ -85,7 +85,7 @@ def test_second_controller_follows_and_stops_a_launch(
     """The ranks have time for a checkpoint, and their results are fetched to the stopping controller."""
     drill = begin("--save=3", user=user, launch_detached=True, launch_time_limit=1800, launch_fetch=["results/*"])
     drill.wait()
-    launch_id, whose = drill.launch_id, f"{user}'s own" if user else "muster"
+    launch_id, whose = drill.launch_id, f"user launch of {user}" if user else "muster"
     assert launch_id in processes_of(drill)
     listed = other_controller(user)
     assert listed.rc == 0, listed.stdout
@@ -105,7 +105,7 @@ def test_second_controller_follows_and_stops_a_launch(
     }
     assert all(content["launch"] == launch_id for content in contents(home).values())
     assert not (home / "node1/results/link").is_symlink()
-    assert "1 thing did not come: node1: results/link: is a link" in followed.stdout
+    assert "1 item not fetched: node1: results/link: is a link" in followed.stdout
     verdict = json.loads((kept(tmp_path, drill) / "verdict.json").read_text())
     assert ("launch.fetched", "warn", "node1") in {
         (one["id"], one["status"], one["node"]) for one in verdict["findings"]
@@ -142,7 +142,7 @@ def test_administrator_follows_and_ends_a_user_launch(
     for machine in nodes:
         assert machine.inside("find", "/var/lib/muster/users/ada", "!", "-user", "ada").stdout == ""
         assert machine.inside("test", "-e", drill.state_on(machine), check=False).returncode != 0
-    assert f"{launch_id}  stopped by a user  ada's own" in other_controller(jobs_history=True).stdout
+    assert f"{launch_id}  stopped by a user  user launch of ada" in other_controller(jobs_history=True).stdout
 
 
 def test_user_without_root_cannot_end_a_user_launch(

@@ -237,7 +237,7 @@ def test_launch_without_node_logins_is_refused(anna_and_ben: tuple[Person, Perso
     refused = run_as(ben, "playbooks/launch.yml", **LAUNCH)
     assert refused.returncode != 0
     said = " ".join(refused.stdout.split())
-    assert "ben cannot log in here from node1, whose watcher would begin attempts" in said
+    assert "ben cannot log in from node1, where the watcher would run" in said
     verdict = json.loads((newest(ben) / "verdict.json").read_text())
     assert [(one["id"], one["node"]) for one in verdict["findings"]] == [
         ("launch.watcher", n) for n in ("node2", "node3")

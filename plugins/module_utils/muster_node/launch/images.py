@@ -279,7 +279,7 @@ def unsafe(image: str) -> str:
     finally:
         run("podman", "image", "unmount", "--force", image, seconds=LOOK_SECONDS)
     if found:
-        return f"the image contains the device file {found!r}, which would open the node's device"
+        return f"device file {found!r} found, which would open the node's device"
     trust.make_folder(SEEN)
     files.replace(seen, b"", mode=0o644)
     return ""

@@ -61,10 +61,10 @@ def test_what_all_attempts_of_an_own_launch_left_is_brought_home() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"user": "ben"}, "another's folder"),
-        ({"manager": "system"}, "another's folder"),
-        ({"nodes": []}, "it is no plan"),
-        ({"fetch": {"patterns": ["../x"], "most": 1, "folder": ""}}, "makes no sense"),
+        ({"user": "ben"}, "folder of another user"),
+        ({"manager": "system"}, "folder of another user"),
+        ({"nodes": []}, "not a plan of a launch"),
+        ({"fetch": {"patterns": ["../x"], "most": 1, "folder": ""}}, "invalid fetch options"),
     ],
 )
 def test_an_attempt_that_cannot_be_followed_is_left_out_and_that_is_said(changes: dict[str, Any], why: str) -> None:

@@ -142,7 +142,7 @@ def test_only_a_node_that_lacks_it_is_told_to_pull_it() -> None:
 def test_a_node_that_has_another_image_behind_the_same_name_is_named_and_nothing_more_is_asked() -> None:
     prepared, asked, _ = brought({"engine": engines(node1="a" * 64, node2="b" * 64)})
     assert [(one.node, one.summary) for one in prepared.findings] == [
-        ("node2", "its image is bbbbbbbbbbbb, and node1 has aaaaaaaaaaaa")
+        ("node2", "the image is bbbbbbbbbbbb, but node1 has aaaaaaaaaaaa")
     ]
     assert {verb for _, verb in asked} == {"engine"}
 

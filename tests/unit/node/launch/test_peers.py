@@ -152,7 +152,7 @@ def test_a_node_that_is_silent_ends_the_launch_after_a_stated_time(port: int, cl
             assert clock.moved - begun < peers.SILENCE + 5
         assert clock.moved - begun >= peers.SILENCE - 2
         until(lambda: bool(other.step()), 5.0, "it is said to the other one")
-        assert other.over == launch.head.over == f"node2 has not been heard of for 20 s on port {port}"
+        assert other.over == launch.head.over == f"no heartbeat from node2 for 20 s on port {port}"
 
 
 def test_a_head_node_that_is_gone_ends_every_other_part(port: int, clock: Clock) -> None:
@@ -170,7 +170,7 @@ def test_a_head_node_that_is_gone_ends_every_other_part(port: int, clock: Clock)
             assert clock.moved - begun < peers.SILENCE + 5
         assert clock.moved - begun >= peers.SILENCE - 2
         for one in launch.nodes:
-            assert one.over.startswith(f"the head node node1 has not been heard of for 20 s on port {port}")
+            assert one.over.startswith(f"no heartbeat from the head node node1 for 20 s on port {port}")
             assert "refused" in one.over
 
 
@@ -221,7 +221,7 @@ def test_nothing_begins_before_the_beats_come_through(port: int, clock: Clock) -
     assert node.step() == ""
     clock.moved += 2
     why = node.meet(never)
-    assert why.startswith(f"the head node node1 has not been heard of for 60 s on port {port}")
+    assert why.startswith(f"no heartbeat from the head node node1 for 60 s on port {port}")
     assert node.meet(lambda: True) == ""
 
 

@@ -115,9 +115,9 @@ def test_an_attempt_waits_for_the_end_of_those_before(spec: dict[str, Any], monk
     monkeypatch.setattr(state, "is_over", lambda launch_id: launch_id == LAUNCH_ID)
     earlier = "20260101-115900-abcd"
     done = starting.start({**spec, "earlier": [earlier]})
-    assert (done["started"], done["error"]) == (False, f"muster-launch-{earlier}.service has not ended here")
+    assert (done["started"], done["error"]) == (False, f"not ended yet: muster-launch-{earlier}.service")
     monkeypatch.setattr(state, "is_over", lambda _launch_id: False)
-    assert starting.start(spec)["error"] == f"muster-launch-{LAUNCH_ID}.service has not ended here"
+    assert starting.start(spec)["error"] == f"not ended yet: muster-launch-{LAUNCH_ID}.service"
     assert not Path(spec["run_dir"]).parent.exists()
 
 
