@@ -199,10 +199,10 @@ def pairs(reports: Reports) -> Iterator[Said]:
     for share in couples(nodes, blame(nodes, wrong, list(both))):
         slow = [rates.get(link, rates.get(link[::-1], 0.0)) for link in share.links]
         others = f"other links {gbps(usual)}"
-        level = "the node is slow across nodes"
+        level = "the node's network is slow"
         own = best(reports, "node", share.node)
         if own is not None and share.way != "pair":
-            level += f", but not inside (all-reduce busbw {gbps(own)})" if own > max(slow) else ""
+            level += f" (all-reduce busbw inside the node: {gbps(own)})" if own > max(slow) else ""
         if share.way == "pair":
             text = f"the link to {share.peers[0]} carries {gbps(slow[0])}, {others}: only this link is slow"
         else:

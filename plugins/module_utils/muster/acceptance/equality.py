@@ -109,9 +109,7 @@ def data(reports: Reports, runs: Runs) -> Iterator[Finding]:
             of: Any = by_rank[rank].get("of")
             known = type(of) is int and of in reports.places
             whose = f"the samples of {reports.named(of)}" if known else "samples that belong to no rank's shard"
-            yield DATA.fail(
-                reports.places[rank].node, f"{reports.named(rank)} trained on {whose}, not on its own shard"
-            )
+            yield DATA.fail(reports.places[rank].node, f"{reports.named(rank)} trained on {whose}, not on its shard")
         if wrong:
             return
 
@@ -142,9 +140,7 @@ def equality(reports: Reports, runs: Runs) -> Iterator[Said]:
         text = f"DDP over {count} has a different result than one process ({run}){more}: {one}"
         by_rank = {rank: own for rank, said in runs[run].items() if (own := apart(said.get("own"))) and own.excess > 1}
         if len(by_rank) * 2 > len(reports.places):
-            text += (
-                f"; the losses of {plural(len(by_rank), 'rank')} differ from the single process on {reports.named(0)}"
-            )
+            text += f"; {plural(len(by_rank), 'rank')} have other losses than the single process on {reports.named(0)}"
             by_rank = {}
         for rank, own in by_rank.items():
             yield EQUALITY.fail(reports.places[rank].node, f"{text}; {reports.named(rank)}: {own}")

@@ -44,9 +44,7 @@ def judge(reports: Reports) -> Iterator[Said]:
         rank for rank in reports.places if runs and all(is_told(by_rank.get(rank, {})) for by_rank in runs.values())
     ]
     names = ", ".join(runs)
-    yield from wrong or [
-        settled(AMP, reports, known, f"training in {names} is close to float32 and equal on all ranks")
-    ]
+    yield from wrong or [settled(AMP, reports, known, f"{names} is close to float32 and equal on all ranks")]
 
 
 def runs_of(reports: Reports) -> Runs:

@@ -215,7 +215,7 @@ def direct(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator
         else:
             why, fix = (
                 "NCCL reports GPUDirect as disabled for the adapter",
-                "Check kernel messages about nvidia_peermem",
+                "Check the kernel log for nvidia_peermem",
             )
             command = "sudo dmesg"
         who = few([reports.named(rank) for rank in without])
