@@ -66,8 +66,8 @@ def test_lost_contribution_is_reported_with_its_rank(smoke: Callable[..., Run]) 
         found = smoke("collectives").found
     [finding] = found
     assert finding.startswith(
-        "smoke.all_reduce fail node2: rank 2 (node2, local rank 0): its contribution to all_reduce of 1023 int64 "
-        "elements is missing on all 4 ranks: place 0 holds 7 instead of 10; and "
+        "smoke.all_reduce fail node2: rank 2 (node2, local rank 0): contribution to all_reduce of 1023 int64 elements "
+        "is missing on all 4 ranks: element 0 is 7 instead of 10; "
     )
     assert smoke("collectives").found == []
 

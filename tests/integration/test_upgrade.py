@@ -123,7 +123,7 @@ def test_check_mode_shows_the_plan_and_changes_nothing(cluster: Cluster) -> None
     assert result.rc == 0, result.stdout
     shown = result.results(PLAN)["node1"]["msg"].splitlines()
     assert shown[0] == f"changes  node1, node2, node3: PyTorch {BEFORE} -> {AFTER}"
-    assert shown[2] == "order    node3 first, by itself, then node1, then node2; a batch that is not good ends it"
+    assert shown[2] == "order    node3 first, alone, then node1, then node2; a failed batch stops the upgrade"
     assert cluster.versions() == all_have(BEFORE)
 
 

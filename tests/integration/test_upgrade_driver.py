@@ -104,7 +104,7 @@ def test_check_mode_shows_the_driver_and_changes_nothing(lab: Lab) -> None:
     assert result.rc == 0, result.stdout
     shown = message_of(result, PLAN).splitlines()
     assert shown[0] == f"changes  node1, node2: driver {BEFORE} -> {BRANCH} from nvidia"
-    assert shown[2] == "order    node2 first, by itself, then node1; a batch that is not good ends it"
+    assert shown[2] == "order    node2 first, alone, then node1; a failed batch stops the upgrade"
     assert [boot(node) for node in lab.nodes] == before
     assert lab.loaded() == [BEFORE] * 2
 

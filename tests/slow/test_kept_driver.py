@@ -95,6 +95,6 @@ def test_driver_is_removed_from_a_retired_node(cluster: GpuCluster) -> None:
     result = cluster.play("playbooks/retire.yml", inventory=inventory / "hosts.yml", extravars=wiped)
     assert result.rc == 0, result.stdout
     said = result.results("Remove the driver")["node2"]["msg"]
-    assert "its module stays in the kernel until the next start: sudo systemctl reboot" in said
+    assert "the driver's module remains loaded until the next boot: sudo systemctl reboot" in said
     assert not [name for name in versions(second) if not name.startswith(("nvidia-container", "libnvidia-container"))]
     assert second.inside("ls", "/etc/modprobe.d/muster-nvidia.conf", check=False).returncode

@@ -56,9 +56,9 @@ def test_stack_is_resolved_from_inventory(world: World) -> None:
         2,
         True,
     )
-    assert (found["rdma"]["node1"]["why"], found["rdma"]["node1"]["refusals"]) == ("it has no RDMA adapter", [])
+    assert (found["rdma"]["node1"]["why"], found["rdma"]["node1"]["refusals"]) == ("the node has no RDMA adapter", [])
     assert found["msg"].splitlines()[0].split()[:2] == ["PyTorch", "2.13.0+cu130"]
-    assert found["msg"].splitlines()[-1].startswith("warn  node1, node2, node3: nobody looked at them yet. ")
+    assert found["msg"].splitlines()[-1].startswith("warn  node1, node2, node3: not inspected yet. ")
     drivers = world.run("gpu_stack_plan", shows="drivers")["msg"]
     assert (drivers != found["msg"], "node1" in drivers, "msg" in world.run("gpu_stack_plan", shows="nothing")) == (
         True,
@@ -82,7 +82,7 @@ def test_inspection_takes_precedence_over_inventory(world: World) -> None:
     container["system"]["container"] = True
     world.registered("node1", "look", {"facts": container})
     assert world.fails("gpu_stack_plan", looks="look").splitlines()[1:] == [
-        "- node1: it is a container, and its host has no driver. Install one on the host."
+        "- node1: the node is a container, and its host has no driver. Install one on the host."
     ]
 
 
@@ -144,7 +144,7 @@ def test_driver_plan_reaches_resolved_stack(world: World) -> None:
     interrupted = driver(world, stack={"packages": {}})
     assert (interrupted["needed"], interrupted["plan"]["packages"]) == (True, True)
     runfile = {"runfile": {"programs": [], "libraries": ["/usr/lib64/libcuda.so.1"], "log": False}}
-    with pytest.raises(Exception, match=r"^node1: a driver was installed past the packages \(/usr/lib64/libcuda"):
+    with pytest.raises(Exception, match=r"^node1: a driver was installed without packages \(/usr/lib64/libcuda"):
         driver(world, stack=runfile)
 
 

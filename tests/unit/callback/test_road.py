@@ -87,7 +87,7 @@ def verdict_of(tmp_path: Path, launch: str, events: str) -> list[str]:
 
 def test_road_ends_with_the_verdict(tmp_path: Path) -> None:
     lines = verdict_of(tmp_path, "{status: healthy, summary: x, findings: []}", "[]")
-    wrong = "the launch ran, but its result is wrong. one: rank 0 (one, local rank 0) did not report anything"
+    wrong = "the launch finished, but the result is wrong. one: rank 0 (one, local rank 0) did not report anything"
     at = lines.index("fatal: [one]: FAILED!")
     assert lines[at + 1 : at + 3] == [f"  {wrong}", ""]
     assert lines[-1] == f"FAILED: {wrong} ({tmp_path}/verdict.json)"
@@ -101,7 +101,7 @@ def test_road_ends_with_launch_outcome_and_earlier_reports(tmp_path: Path) -> No
     said = "{rank: 1, local_rank: 0, node_rank: 0, world_size: 1, backend: gloo, machine: m}"
     report = f"{{event: stage, stage: world, status: ok, from_rank: 0, from_node: one, facts: {said}}}"
     lines = verdict_of(tmp_path, killed, f"[{report}]")
-    line = "one: rank 0 failed; what was reported before shows: one: rank 0: rank is 1, not 0"
+    line = "one: rank 0 failed; findings before the failure: one: rank 0: rank is 1 instead of 0"
     at = lines.index("fatal: [one]: FAILED!")
     assert lines[at + 1 : at + 5] == [f"  {line}", "", "  stderr of rank 0:", "  ValueError: x"]
     assert lines[-1] == f"FAILED: {line} ({tmp_path}/verdict.json)"

@@ -27,7 +27,7 @@ def test_toolkits_are_inspected_without_changes(monkeypatch: pytest.MonkeyPatch,
     owner = {f"dpkg-query --search {local}/cuda-13.0": f"cuda: {local}/cuda-13.0", "dpkg-query": ""}
     monkeypatch.setattr(module, "run", commands := Commands({**compilers, **owner}))
     given: dict[str, Any] = {"node": "node1", "versions": ["12.8", "13.0"], "fix": "Run it"}
-    by_hand = "/usr/local/cuda-12.8, which no package brought (a runfile, as a rule), is taken as it is"
+    by_hand = "/usr/local/cuda-12.8 was not installed from a package (usually from a runfile), and is used unchanged"
     common = {"changed": False, "warnings": [f"node1: {by_hand}."], "notes": [by_hand]}
     headers = dict.fromkeys(("before_header", "after_header"), "/usr/local/cuda")
     packages, refused = ["cuda-toolkit-13-0"], module.domain.REFUSED
@@ -53,7 +53,7 @@ def test_toolkits_are_inspected_without_changes(monkeypatch: pytest.MonkeyPatch,
         answered = answer(module, **given, default="13.0", check=check)
         assert answered == {**common, **wanted, "diff": there, "changed": check}
     assert answer(module, **given, default="13.0", mode="verify")["msg"] == (
-        "node1: /usr/local/cuda leads to nothing and not to /usr/local/cuda-13.0. Run it."
+        "node1: /usr/local/cuda leads to nothing instead of /usr/local/cuda-13.0. Run it."
     )
 
 
@@ -106,7 +106,7 @@ BLOCK = (
     "NCCL_SOCKET_IFNAME==eno2\n"
     "# END muster\n"
 )
-LACKS = "/etc/nccl.conf lacks NCCL_SOCKET_IFNAME==eno2"
+LACKS = "missing in /etc/nccl.conf: NCCL_SOCKET_IFNAME==eno2"
 
 
 @pytest.mark.parametrize("address", ["10.1.0.1", "fd00::1"])
@@ -119,7 +119,7 @@ def test_nccl_conf_is_managed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, a
     headers = dict.fromkeys(("before_header", "after_header"), "/etc/nccl.conf")
     answered = {
         "changed": True,
-        "reasons": ["eno2 carries the training, and NCCL by itself takes eno1, eno2"],
+        "reasons": ["eno2 is the interface for training, but NCCL would use eno1, eno2"],
         "differences": [LACKS],
         "diff": {**headers, "before": "", "after": BLOCK},
     }
@@ -133,7 +133,7 @@ def test_nccl_conf_is_managed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, a
     assert answer(module, **given)["changed"] is False
     assert answer(module, **given, interface="eno1")["diff"]["after"] == BLOCK.replace("eno2", "eno1")
     assert answer(module, **given, conf="off")["differences"] == [
-        "our block in /etc/nccl.conf still has NCCL_SOCKET_IFNAME==eno1"
+        "obsolete in Muster's block in /etc/nccl.conf: NCCL_SOCKET_IFNAME==eno1"
     ]
     assert not conf.exists()
     for nobodys in ("node1.example.org", "10.9.0.1"):

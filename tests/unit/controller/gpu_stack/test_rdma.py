@@ -27,7 +27,7 @@ PACKAGES = (
     "infiniband-diags",
     "perftest",
 )
-SOCKETS = "NCCL takes sockets where libibverbs is missing"
+SOCKETS = "NCCL uses sockets if libibverbs is missing"
 
 
 def part(*, mode: str = "manage", userspace: str = "auto", has_gpus: bool = True, **system: Any) -> RdmaPart:
@@ -46,10 +46,10 @@ def test_ubuntu_gets_the_modules_that_its_kernel_leaves_out() -> None:
 
 def test_another_distribution_is_asked_for_another_kernel() -> None:
     (refusal,) = part(id="debian").refusals
-    assert refusal.why.startswith("its kernel 6.8.0-90-generic has no module ")
+    assert refusal.why.startswith("the RDMA adapter requires the module ")
     assert (refusal.node, refusal.fix) == (
         "node1",
-        "Boot the distribution's standard kernel: those for clouds are built without it",
+        "Boot the distribution's standard kernel: cloud kernels are built without these modules",
     )
 
 
@@ -61,9 +61,9 @@ def test_a_container_loads_nothing() -> None:
 @pytest.mark.parametrize(
     ("asked", "source", "packages", "why"),
     [
-        ({"userspace": "doca"}, "doca", ("doca-ofed",), "rdma_userspace asks for it"),
+        ({"userspace": "doca"}, "doca", ("doca-ofed",), "requested by rdma_userspace"),
         ({"mode": "off"}, "", (), 'rdma_mode is "off"'),
-        ({"has_gpus": False}, "", (), "NCCL alone uses it, and the node has no GPUs"),
+        ({"has_gpus": False}, "", (), "only NCCL uses RDMA, and the node has no GPUs"),
     ],
 )
 def test_what_the_inventory_asks_for(asked: Any, source: str, packages: tuple[str, ...], why: str) -> None:
@@ -74,4 +74,4 @@ def test_what_the_inventory_asks_for(asked: Any, source: str, packages: tuple[st
 def test_where_nobody_looked_there_is_no_adapter() -> None:
     values = dict.fromkeys(rdma.OPTIONS, "manage")
     found = rdma.part_of(rdma.table(DataLoader()), "node1", values, None, has_gpus=True)
-    assert found == RdmaPart(why="it has no RDMA adapter")
+    assert found == RdmaPart(why="the node has no RDMA adapter")

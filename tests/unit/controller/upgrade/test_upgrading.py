@@ -145,16 +145,16 @@ def test_a_batch_that_is_not_good_ends_it(upgrade: Upgrade) -> None:
     assert state["state"]["untouched"] == ["node1", "node2"]
     assert upgrade.fails("end") == (
         "node3: its launch failed.\n"
-        "The upgrade ends here: node1, node2 are as before, and the inventory too.\n"
-        "To go back, in seconds: ansible-playbook playbooks/upgrade.yml -e rollback=true.\n"
+        "The upgrade stops: node1, node2 and the inventory are unchanged.\n"
+        "To roll back in seconds: ansible-playbook playbooks/upgrade.yml -e rollback=true.\n"
         f"To try again: {AGAIN}"
     )
 
 
 def test_a_node_that_was_lost_is_red_with_its_batch(upgrade: Upgrade) -> None:
     upgrade.planned()
-    assert upgrade.turn(1)["red"] == "it was lost while it changed"
-    assert upgrade.step("rest")["state"]["red"] == {"node3": "it was lost while it changed"}
+    assert upgrade.turn(1)["red"] == "connection lost during the upgrade"
+    assert upgrade.step("rest")["state"]["red"] == {"node3": "connection lost during the upgrade"}
 
 
 def test_what_fails_once_all_have_it_is_named(upgrade: Upgrade) -> None:
@@ -163,7 +163,7 @@ def test_what_fails_once_all_have_it_is_named(upgrade: Upgrade) -> None:
         upgrade.turn(number)
         upgrade.good(number)
     assert upgrade.fails("end", why="the last launch failed").startswith(
-        "node1, node2, node3: the last launch failed.\nThe upgrade ends here"
+        "node1, node2, node3: the last launch failed.\nThe upgrade stops"
     )
 
 
@@ -177,7 +177,7 @@ def test_a_node_at_which_somebody_works_is_left_for_later(
         "go": [],
         "left": {"node3": "a process could not be looked at"},
         "red": "",
-        "msg": "node3 is left for later: a process could not be looked at.",
+        "msg": "node3 is postponed: a process could not be looked at.",
     }
     upgrade.world.registered("node3", "__upgrade_turn", upgrade.step("turn"))
     assert upgrade.turn(1)["go"] == ["node1"]
@@ -187,8 +187,8 @@ def test_a_node_at_which_somebody_works_is_left_for_later(
     assert upgrade.step("rest")["state"]["left"] == {"node3": "a process could not be looked at"}
     assert upgrade.step("rest")["launches"] == []
     assert upgrade.fails("end") == (
-        "node3 is left for later: a process could not be looked at.\nnode1, node2 have it. The inventory stays as it"
-        f" was until all have it. Type this again then: {AGAIN}"
+        "node3 is postponed: a process could not be looked at.\nnode1, node2 are upgraded. The inventory remains"
+        f" unchanged until all nodes are upgraded. To upgrade the postponed nodes later: {AGAIN}"
     )
 
 
@@ -213,8 +213,8 @@ def test_going_back_takes_what_lies_there(upgrade: Upgrade, answers: dict[str, l
         upgrade.world.registered(name, "torch", {"plan": {"build": "", "switch": True, "reasons": []}})
     upgrade.world.registered("node3", "torch", {"plan": {"build": OLD, "switch": True, "reasons": []}})
     assert upgrade.fails("plan") == (
-        "node3: its kept environment with PyTorch 2.7.1 is not what the inventory asks for. Without rollback=true,"
-        " -e torch_version=2.7.1 builds it."
+        "node3: the kept environment with PyTorch 2.7.1 does not match the inventory. To build one,"
+        " set -e torch_version=2.7.1 without rollback=true."
     )
     upgrade.world.registered("node3", "torch", {"plan": {"build": "", "switch": False, "reasons": []}})
     upgrade.plan = upgrade.step("plan")
@@ -227,17 +227,15 @@ def test_going_back_takes_what_lies_there(upgrade: Upgrade, answers: dict[str, l
 def test_where_nothing_lies_nothing_is_gone_back_to(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
     answers.update({name: [NodeAnswer(error="no route to host")] for name in NAMES})
     assert upgrade.fails("look", rollback=True) == (
-        "Nothing can be gone back to. No node answers, so nothing is known of what could be gone back to."
+        "No rollback is possible. No node responds, so the installed releases are unknown."
     )
 
 
 def test_what_cannot_be_asked_for_is_said_before_any_node_is_asked(upgrade: Upgrade) -> None:
     said = upgrade.fails("look", torch_version="new", kernel="all", batch=-1)
-    assert said.splitlines()[0] == (
-        "kernel is all. What can be asked for is -e kernel=security, the newest security fixes."
-    )
+    assert said.splitlines()[0] == "kernel is all. The only value is -e kernel=security (the newest security fixes)."
     assert "torch_version and kernel are several upgrades." in said
-    assert "batch is -1, and cannot be below 0." in said
+    assert "batch is -1, but must not be below 0." in said
     assert said.splitlines()[-1].startswith("torch_version: 'new' is not an exact version.")
 
 
@@ -245,7 +243,7 @@ def test_a_node_that_cannot_be_looked_at_is_left_out(upgrade: Upgrade, answers: 
     answers["node2"] = [NodeAnswer(error="no route to host")]
     upgrade.world.vars["ansible_play_hosts_all"] = ["node1", "node2"]
     upgrade.look = upgrade.step("look", torch_version="2.9.1")
-    assert upgrade.look["silent"] == {"node2": "no route to host", "node3": "--limit leaves it out"}
+    assert upgrade.look["silent"] == {"node2": "no route to host", "node3": "excluded by --limit"}
     upgrade.world.registered("node1", "torch", {"failed": True, "msg": "node1: its disk is full"})
     upgrade.plan = upgrade.step("plan")
     assert upgrade.plan["batches"] == []
@@ -273,7 +271,7 @@ FIX = {
 }
 
 
-NOT_THERE = "is none of those in /boot, where there is none, as in a container"
+NOT_THERE = "is not in /boot, which has no kernels (as in a container)"
 
 
 def node_look(**stack: Any) -> dict[str, Any]:
@@ -294,11 +292,11 @@ def test_a_node_is_started_when_it_would_come_up_as_it_was(upgrade: Upgrade) -> 
     assert upgrade.step("started") == {}
     upgrade.world.registered("node1", "node", node_look(bootable=["6.8.0-90-generic", "6.8.0-91-generic"]))
     assert upgrade.fails("ready") == (
-        "node1 is not started anew: its newest kernel is 6.8.0-91-generic and not 6.8.0-90-generic"
+        "node1 is not rebooted: the newest kernel is 6.8.0-91-generic instead of 6.8.0-90-generic"
     )
     upgrade.world.registered("node1", "node", node_look(loaded=""))
     assert upgrade.fails("started") == (
-        "node1: it runs 6.8.0-90-generic, and its driver is not loaded, which was 580.95.05 before"
+        "node1: the node runs 6.8.0-90-generic, but the driver is not loaded (before: 580.95.05)"
     )
 
 
@@ -320,18 +318,18 @@ def test_who_can_be_asked_for_fixes_and_who_not(upgrade: Upgrade, answers: dict[
     upgrade.world.registered("node1", "node", node_look(bootable=[]))
     upgrade.world.registered("node2", "node", node_look())
     found = upgrade.step("kernels")
-    assert found["nodes"]["node1"]["refusals"] == (f"node1: the kernel that it runs, 6.8.0-90-generic, {NOT_THERE}",)
+    assert found["nodes"]["node1"]["refusals"] == (f"node1: the running kernel 6.8.0-90-generic {NOT_THERE}",)
     assert list(found["nodes"]) == ["node1"]
     assert found["loaded"] == {"node1": "580.95.05"}
     assert found["silent"] == {
-        "node2": "what it says of its kernels is of no use",
-        "node3": "it could not be looked at",
+        "node2": "the node's report of its kernels is invalid",
+        "node3": "the node could not be inspected",
     }
 
 
 @pytest.mark.parametrize("data", [None, {"code": "0", "out": "", "err": ""}, {"code": 0, "out": 1, "err": ""}])
 def test_what_apt_did_not_say_is_no_answer(data: Any) -> None:
-    assert kernels._answer(data).errors == ("what it says of its kernels is of no use",)
+    assert kernels._answer(data).errors == ("the node's report of its kernels is invalid",)
 
 
 def test_what_apt_says_of_an_unknown_package_is_an_error() -> None:
