@@ -156,7 +156,7 @@ def older_python(machine: Machine) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("fault", "why"),
     [
-        (no_sudo, "it has no sudo, which Muster needs, also where root logs in."),
+        (no_sudo, "sudo is missing; Muster requires sudo, also for logins as root."),
         (sudo_with_password, "sudo asks admin for a password there. Add --ask-become-pass"),
         (older_python, "its /usr/bin/python3 is Python 3.8, and Muster needs 3.10 or newer."),
     ],
@@ -238,7 +238,7 @@ def test_check_mode_changes_nothing(lab: Lab, story: Story) -> None:
     assert story.checked.rc == 0, story.checked.stdout
     assert story.untouched == (lab.written, lab.pinned)
     assert f"+    {NEW}:" in story.checked.stdout or f"+      {NEW}:" in story.checked.stdout
-    assert verdict(story.checked) == f"CHECKED: nothing was changed, and a run without --check onboards {NEW}"
+    assert verdict(story.checked) == f"CHECKED: nothing was changed; a run without --check onboards {NEW}"
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ def test_a_new_inventory_is_written_once(world: World, tmp_path: Path, monkeypat
     there = f"- {folder} is there already, and is not written over. Name another one with -e import_to."
     assert world.fails("import_inventory", **{**options, "node": "c,d"}).splitlines() == [nothing, there]
     wrong = world.fails("import_inventory", **{**options, "name": "../x"}).splitlines()
-    assert wrong == [nothing, "- import_to is '../x', which is no name of a folder. Use letters, digits, - and _."]
+    assert wrong == [nothing, "- import_to is '../x', which is not a valid folder name. Use letters, digits, - and _."]
 
 
 def test_a_folder_to_launch_with_has_no_secret(world: World, tmp_path: Path, displayed: list[str]) -> None:

@@ -140,7 +140,7 @@ def test_a_new_node_is_tried_with_an_idle_member(
 
     programs.answers["prepare"] = prepare
     found = world.run("onboard_partner", new=["new1", "new2"])
-    why = "it was not tried with a member, because none is idle (node1: it could not be asked: no route; and 1 other)"
+    why = "it was not tested with a member, because none is idle (node1: it could not be asked: no route; and 1 other)"
     assert (found["pairs"], found["idle"], found["witness"]) == ({}, [], "node3")
     assert found["busy"]["node3"] == "what it reports is of no use (TypeError)"
     assert found["onboarding"] == {name: {"notes": [why]} for name in ("new1", "new2")}

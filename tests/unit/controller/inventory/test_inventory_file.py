@@ -133,7 +133,7 @@ def test_lines_for_an_ini_inventory(lab: Path) -> None:
     assert by_hand(
         add_nodes(["lab"], {"node3": {"ansible_host": "10.0.0.3", "cluster_torch_version": "2.10", "a": {}}})
     ) == (
-        "Write node3 into lab/hosts.ini, as far as these lines are not there:\n\n[gpu_nodes]\n"
+        "Add node3 to lab/hosts.ini, with the lines that are missing:\n\n[gpu_nodes]\n"
         "node3 ansible_host=10.0.0.3 cluster_torch_version=\"'2.10'\" a='{}'\n"
     )
     assert by_hand(set_variables(["lab"], {"node1": FAN})) == (

@@ -124,7 +124,7 @@ def test_what_cannot_be_armed_is_not_applied(
     node, guard = guarded(arm=[answer])
     applied: list[str] = []
     failed = fails(guard, lambda: applied.append("x"))
-    assert (str(failed), failed.undone) == (f"node1: the firewall was left as it is: {why}.", True)
+    assert (str(failed), failed.undone) == (f"node1: the firewall was not changed: {why}.", True)
     assert (node.verbs, applied) == (["arm"], [])
 
 
@@ -151,7 +151,7 @@ def test_what_nobody_can_confirm_is_waited_for_until_it_is_undone(
 
 def test_a_confirmation_that_comes_too_late_is_none(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     _, guard = guarded(confirm=[{"confirmed": False}], state=[{"armed": False, "id": None, "failed": []}])
-    assert "in force (it came after the 30 seconds that were given)" in str(fails(guard))
+    assert "after the change (the confirmation was later than 30 seconds)" in str(fails(guard))
 
 
 def test_a_change_that_fails_is_undone_at_once(guarded: Callable[..., tuple[Node, Guard]]) -> None:
