@@ -167,7 +167,7 @@ def test_changed_key_is_refused(play: Play, tmp_path: Path, first: Machine, seco
         refused = play(TRUST, inventory=lab, extravars=YES)
         assert refused.rc != 0
         assert states(refused) == {"node2": "known", "outsider": "CHANGED", "node1": "new"}
-        assert "outsider: refused (CHANGED): it was known by SHA256:" in refused.stdout
+        assert "outsider: refused (CHANGED): the known key is SHA256:" in refused.stdout
         assert "-e trust_replace=outsider." in refused.stdout
         assert pins(lab) == [*before, f"{first.address} {host_key(first)}"]
         # An expected change is still confirmed by the user.

@@ -162,11 +162,11 @@ def test_an_mtu_that_cannot_be_set_says_why(world: World, programs: Programs) ->
         " 9000 at the next boot. To change it, set mtu_mode to manage."
     )
     programs.answers["look"] = interface(known=False)
-    assert world.fails("training_mtu", mtu=9000).startswith("node1: nothing is known here of what sets up eth1: ")
+    assert world.fails("training_mtu", mtu=9000).startswith("node1: none of netplan, ")
     assert world.fails("training_mtu", mtu=9000, mode="verify").startswith("node1: the MTU of eth1 is 1500, ")
     programs.answers["look"] = {**interface(), "link": ""}
     fix = "Set cluster_interface to the one that carries the training"
-    said = f"node1: its training interface eth1 cannot be looked at. {fix}."
+    said = f"node1: the training interface eth1 cannot be read. {fix}."
     assert world.fails("training_mtu", mtu=9000) == said
 
 

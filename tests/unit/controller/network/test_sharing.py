@@ -21,7 +21,7 @@ HOW = f"remove this permission (chmod go-w, chown), or {ANOTHER}."
 
 
 def refusal(who: str, folder: Path) -> list[str]:
-    return [f"{who}, and so could change what runs for all who use {folder}: {HOW}"]
+    return [f"{who}, and could change what runs for all users of {folder}: {HOW}"]
 
 
 def test_what_was_written_can_be_written_again(tmp_path: Path) -> None:
