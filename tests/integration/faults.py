@@ -128,19 +128,19 @@ def of_network() -> list[Fault]:
             *rules,
             "/etc/ufw/user.rules",
             "sed -i '0,/^-A ufw-user-input/{{//d}}' {path}",
-            "its rules differ",
+            "the rules differ",
             "rule missing in the file",
         ),
         of_file(
             *rules,
             "/etc/default/ufw",
             "sed -i s/INPUT_POLICY=.*/INPUT_POLICY=ACCEPT/ {path}",
-            "its rules differ",
+            "the rules differ",
             "input policy changed",
         ),
         # This fault is last, because SSH is checked early and the controller must reconnect.
-        Fault("active rule missing", *rules, "its rules differ", f"set -e; {LAST_RULE}", "ufw reload"),
-        Fault("disabled at boot", *rules, "its rules differ", "systemctl disable ufw", "systemctl enable ufw"),
+        Fault("active rule missing", *rules, "the rules differ", f"set -e; {LAST_RULE}", "ufw reload"),
+        Fault("disabled at boot", *rules, "the rules differ", "systemctl disable ufw", "systemctl enable ufw"),
     ]
 
 

@@ -159,7 +159,7 @@ def test_inspect_shows_how_to_use_the_environment(cluster: Cluster, installed_st
     del installed_states
     result = cluster.run("playbooks/inspect.yml", cluster_environments={})
     line = f"node1, node2: {PREFIX}: created by conda, Python 3.11, torch "
-    to_add = f"To launch in it, add 'train: {{prefix: {PREFIX}}}' to cluster_environments."
+    to_add = f"To use it for launches, add 'train: {{prefix: {PREFIX}}}' to cluster_environments."
     assert line in reported(result)
     assert to_add in reported(result)
     result = cluster.run("playbooks/inspect.yml")

@@ -126,7 +126,7 @@ def test_address_missing_on_the_node_is_reported(play: Play, node: Callable[[str
     result = play("playbooks/inspect.yml", extravars=requested)
     refused = result.results(REFUSE)
     assert list(refused) == ["node1"]
-    assert f"none of its interfaces has the address {elsewhere}" in refused["node1"]["msg"]
+    assert f"no interface has the address {elsewhere}" in refused["node1"]["msg"]
     assert f"eth0 has {address}" in refused["node1"]["msg"]
 
 

@@ -128,7 +128,7 @@ def test_route_over_another_interface_is_reported(drill: Drill, nodes: list[Mach
         [found] = refused(drill)
         assert found.startswith("fail network.peer_other_interface") or "node1 node3" in found
         summary = drill.verdict()["summary"]
-        assert "its route to node3 leaves by astray0, and its training address is on eth0" in summary
+        assert "the route to node3 uses astray0, but the training address is on eth0" in summary
         assert nothing_listens(nodes)
 
 

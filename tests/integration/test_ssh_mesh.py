@@ -309,9 +309,9 @@ def test_verify_reports_differences_and_changes_nothing(mesh: Callable[..., Resu
             third.inside("mv", f"{DROPIN}.kept", DROPIN)
     # The second node is correct, but cannot log in on the first.
     assert wrong.stats["failures"] == {first.name: 1, second.name: 1, third.name: 1}
-    assert f"{first.name}: in ~{USER}/.ssh, authorized_keys lacks {second.name}" in wrong.stdout
-    assert f"- {first.name}: its sshd does not accept the key of {USER}" in wrong.stdout
-    assert f"{third.name}: sshd is not as {DROPIN} shall have it" in wrong.stdout
+    assert f"{first.name}: in ~{USER}/.ssh, authorized_keys has no lines for {second.name}" in wrong.stdout
+    assert f"- {first.name}: sshd does not accept the key of {USER}" in wrong.stdout
+    assert f"{third.name}: sshd does not match {DROPIN}" in wrong.stdout
     assert log_in(second, first.name).stdout.strip() == first.name
 
 
@@ -343,7 +343,7 @@ def test_settings_that_block_the_user_are_reported_and_kept(mesh: Callable[..., 
         result = mesh()
         assert result.stats["failures"] == {second.name: 1}, result.stdout  # the other nodes continue
         assert f"sudo usermod --shell /bin/bash {USER}" in result.stdout
-        assert f"sshd lets in admin only (AllowUsers): add {USER} there" in result.stdout
+        assert f"sshd allows only admin (AllowUsers): add {USER} in" in result.stdout
         assert second.inside("getent", "passwd", USER).stdout.strip().endswith("/usr/sbin/nologin")
     finally:
         second.inside("usermod", "--shell", "/bin/bash", USER)

@@ -167,7 +167,7 @@ def test_changed_key_is_refused(play: Play, tmp_path: Path, first: Machine, seco
         refused = play(TRUST, inventory=lab, extravars=YES)
         assert refused.rc != 0
         assert states(refused) == {"node2": "known", "outsider": "CHANGED", "node1": "new"}
-        assert "outsider: refused (CHANGED): it was known by SHA256:" in refused.stdout
+        assert "outsider: refused (CHANGED): the known key is SHA256:" in refused.stdout
         assert "-e trust_replace=outsider." in refused.stdout
         assert pins(lab) == [*before, f"{first.address} {host_key(first)}"]
         # An expected change is still confirmed by the user.
@@ -207,7 +207,7 @@ def test_unreachable_nodes_do_not_block_the_others(
     found = states(result)
     assert found["node1"] == "new"
     assert found["node7"].startswith("no answer: ")
-    assert found["node8"] == "no answer: something answers, but not as an ssh server"
+    assert found["node8"] == "no answer: the port answers, but not with an SSH server"
     assert found["node9"] == "no answer: connection refused"
     assert pins(lab) == [f"{first.address} {host_key(first)}"]
     silent = play(TRUST, inventory=lab, extravars=YES, limit="node9")
@@ -251,7 +251,8 @@ def test_hashed_and_foreign_lines_are_kept(play: Play, tmp_path: Path, first: Ma
     left = play(TRUST, inventory=lab)
     assert left.rc == 0, left.stdout
     assert (
-        f"node2 is not in the inventory, and still pinned. To forget it: ssh-keygen -R {second.address}" in left.stdout
+        "node2 is not in the inventory, but its key is still pinned. Remove it with:"
+        f" ssh-keygen -R {second.address}" in left.stdout
     )
 
 

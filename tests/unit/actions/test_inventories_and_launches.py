@@ -46,7 +46,7 @@ def test_new_inventory_is_never_overwritten(world: World, tmp_path: Path, monkey
     there = f"- {folder} already exists. Set another name with -e import_to."
     assert world.fails("import_inventory", **{**options, "node": "c,d"}).splitlines() == [nothing, there]
     wrong = world.fails("import_inventory", **{**options, "name": "../x"}).splitlines()
-    assert wrong == [nothing, "- import_to is '../x', which is no name of a folder. Use letters, digits, - and _."]
+    assert wrong == [nothing, "- import_to is '../x', which is not a valid folder name. Use letters, digits, - and _."]
 
 
 def test_shared_inventory_contains_no_secret(world: World, tmp_path: Path, displayed: list[str]) -> None:
@@ -87,7 +87,7 @@ def test_public_key_is_copied_with_password_login(
     none = f"node1: {tmp_path}/id.pub cannot be copied: No such file or directory."
     assert world.fails("ssh_copy_key").startswith(none[:-1])
     (tmp_path / "id.pub").write_text("no key")
-    assert world.fails("ssh_copy_key").startswith(f"node1: {tmp_path}/id.pub cannot be copied: it holds no public key")
+    assert world.fails("ssh_copy_key").startswith(f"node1: {tmp_path}/id.pub cannot be copied: the file has no public key")
     (tmp_path / "id.pub").write_text(f"{KEY} ada@desk\n")
     assert world.run("ssh_copy_key")["changed"] is world.run("ssh_copy_key", check=True)["changed"] is True
     assert (modules.ran[0], proven) == (("ssh_copy_key", {"key": f"{KEY} ada@desk"}), ["node1"])

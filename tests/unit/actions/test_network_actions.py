@@ -159,15 +159,15 @@ def test_failed_mtu_change_is_explained(world: World, programs: Programs) -> Non
     undone = "node1: the change of the mtu was undone, because the change failed on the node (ip: not permitted). "
     assert world.fails("training_mtu", mtu=9000).startswith(undone)
     assert world.fails("training_mtu", mtu=9000, mode="verify") == (
-        "node1: the MTU of eth1 is 1500, and mtu_training is 9000; after the next start ifupdown would give eth1"
-        " another MTU than 9000. To apply the changes, set mtu_mode to manage."
+        "node1: the MTU of eth1 is 1500, but mtu_training is 9000; ifupdown would not set the MTU of eth1 to"
+        " 9000 at the next boot. To apply the changes, set mtu_mode to manage."
     )
     programs.answers["look"] = interface(known=False)
-    assert world.fails("training_mtu", mtu=9000).startswith("node1: nothing is known here of what sets up eth1: ")
+    assert world.fails("training_mtu", mtu=9000).startswith("node1: none of netplan, ")
     assert world.fails("training_mtu", mtu=9000, mode="verify").startswith("node1: the MTU of eth1 is 1500, ")
     programs.answers["look"] = {**interface(), "link": ""}
     fix = "Set cluster_interface to the training interface"
-    said = f"node1: its training interface eth1 cannot be looked at. {fix}."
+    said = f"node1: the training interface eth1 cannot be read. {fix}."
     assert world.fails("training_mtu", mtu=9000) == said
 
 
@@ -200,7 +200,7 @@ def test_mtu_is_kept_if_all_paths_carry_it(world: World, programs: Programs) -> 
     note = "node1: node2 did not respond, so the MTU of the path is unknown."
     assert world.run("training_mtu", **given) == {"changed": False, "warnings": [note]}
     paths("node1", full=False)
-    lost = "a packet of 9000 bytes does not reach node2 (10.0.0.12), and a small one does. "
+    lost = "packets of 9000 bytes do not reach node2 (10.0.0.12), but small packets do. "
     assert f"because {lost}" in world.fails("training_mtu", **given)
     assert programs.verbs()[2:] == ["undo", "state"]
     paths("node1", full=False, of="")

@@ -142,7 +142,7 @@ def test_new_node_is_paired_with_idle_member(
 
     programs.answers["prepare"] = prepare
     found = world.run("onboard_partner", new=["new1", "new2"])
-    why = "it was not tried with a member, because none is idle (node1: it could not be asked: no route; and 1 other)"
+    why = "it was not tested with a member, because none is idle (node1: it could not be asked: no route; and 1 other)"
     assert (found["pairs"], found["idle"], found["witness"]) == ({}, [], "node3")
     assert found["busy"]["node3"] == "invalid response (TypeError)"
     assert found["onboarding"] == {name: {"notes": [why]} for name in ("new1", "new2")}

@@ -172,7 +172,7 @@ def test_inspection_is_planned_and_evaluated(world: World, tmp_path: Path) -> No
     world.registered("node1", "cluster_interface", "eth7")
     found = world.run("inspect_verdict", plan=world.run("inspect_plan"), looks="look")
     assert list(found["refusals"]) == ["node1"]
-    assert found["refusals"]["node1"].startswith("node1: it has no interface eth7")
+    assert found["refusals"]["node1"].startswith("node1: no interface eth7")
     assert found["refusals"]["node1"].endswith(".")
     world.registered("node1", "cluster_gpus", "many")
     assert world.fails("inspect_plan").startswith("node1: cluster_gpus ")

@@ -314,7 +314,7 @@ _CAUSES = (
     ),
     (
         r"Connection refused",
-        "no server listens on {address} port {port}. Check on the peer: sudo ss -ltnp | grep ssh; sudo sshd -T | grep listen",
+        "no server listens on {address} port {port}. On the peer: sudo ss -ltnp | grep ssh; sudo sshd -T | grep listen",
     ),
     (
         r"timed out|No route to host|Network is unreachable",

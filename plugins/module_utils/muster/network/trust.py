@@ -149,7 +149,7 @@ def _not_the_inventorys(contact: Contact, key: HostKey) -> str:
     shown = given.fingerprint if given else wanted
     return (
         f"the key is {key.fingerprint}, but cluster_host_key is {shown}: another machine has the node's address, or the"
-        " node has new keys. Correct cluster_host_key only if the node's console shows the same key with: ssh-keygen -lf"
+        " node has new keys. Correct cluster_host_key only if the node's console shows the same with: ssh-keygen -lf"
         " /etc/ssh/ssh_host_ed25519_key.pub"
     )
 

@@ -133,13 +133,13 @@ def test_lines_for_an_ini_inventory(lab: Path) -> None:
     assert by_hand(
         add_nodes(["lab"], {"node3": {"ansible_host": "10.0.0.3", "cluster_torch_version": "2.10", "a": {}}})
     ) == (
-        "Write node3 into lab/hosts.ini, as far as these lines are not there:\n\n[gpu_nodes]\n"
+        "Add node3 to lab/hosts.ini, with the lines that are missing:\n\n[gpu_nodes]\n"
         "node3 ansible_host=10.0.0.3 cluster_torch_version=\"'2.10'\" a='{}'\n"
     )
     assert by_hand(set_variables(["lab"], {"node1": FAN})) == (
-        "Write into lab/host_vars/node1.yml, for node1:\n\ncluster_quarantined:\n  reason: a fan\n  by: anna\n"
+        "Add to lab/host_vars/node1.yml, for node1:\n\ncluster_quarantined:\n  reason: a fan\n  by: anna\n"
     )
-    assert by_hand(remove_nodes(["lab"], ["node2"])) == "Take node2 out of lab/hosts.ini line 3."
+    assert by_hand(remove_nodes(["lab"], ["node2"])) == "Remove node2 from lab/hosts.ini line 3."
     assert not remove_nodes(["lab"], ["node9"]).by_hand
 
 
@@ -147,13 +147,13 @@ def test_lines_for_a_node_among_many(lab: Path) -> None:
     text = 'gpu_nodes:\n  hosts:\n    node[1:3]:   # all alike\n      cluster_gpus: 8\n      a: "b"\n'
     (lab / "hosts.yml").write_text(text)
     assert by_hand(remove_nodes(["lab"], ["node2"])) == (
-        "lab/hosts.yml has node[1:3], which stands for node1, node2, node3.\n"
-        "In lab/hosts.yml line 3, write instead of node[1:3]:\n\n"
+        "lab/hosts.yml has node[1:3], which is a range for node1, node2, node3.\n"
+        "In lab/hosts.yml line 3, replace node[1:3] with:\n\n"
         '    node1:   # all alike\n      cluster_gpus: 8\n      a: "b"\n'
         '    node3:   # all alike\n      cluster_gpus: 8\n      a: "b"\n'
     )
     assert by_hand(set_variables(["lab"], {"node2": FAN})) == (
-        "Write into lab/host_vars/node2.yml, for node2:\n\ncluster_quarantined:\n  reason: a fan\n  by: anna\n"
+        "Add to lab/host_vars/node2.yml, for node2:\n\ncluster_quarantined:\n  reason: a fan\n  by: anna\n"
     )
     (lab / "host_vars").mkdir()
     (lab / "host_vars/node2.yml").write_text("cluster_quarantined:\n  reason: a fan\n  by: anna\n")

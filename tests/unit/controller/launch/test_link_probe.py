@@ -66,12 +66,12 @@ def test_who_does_not_answer_or_makes_no_sense_is_named() -> None:
             ["node1"],
             "invalid response: pid: expected a whole number, got 'seven'",
         ),
-        ({"links": [{}]}, ["node1", "node2"], "invalid response: links: expected what became of its calls"),
+        ({"links": [{}]}, ["node1", "node2"], "invalid response: links: expected the results of its calls"),
     ):
         asked = nodes(**given)
         [found] = probe_links(PLAN, asked, never)
         assert (found.status, found.id, found.node) == ("warn", "launch.links", "node2")
-        assert found.summary == f"its links were not tried: {why}"
+        assert found.summary == f"links not tested: {why}"
         assert ended(asked) == listening
 
 

@@ -122,7 +122,7 @@ def test_a_machine_is_taken_on_where_root_can_be_had(world: World) -> None:
     world.manager.set_nonpersistent_facts("node1", {"ansible_python_interpreter": "/usr/bin/no-python"})
     why = met({"node1": connect(action, "node1", world.vars)})["node1"]
     assert why.startswith("/usr/bin/no-python is missing (")
-    assert "and Muster needs Python 3.10 or newer" in why
+    assert "Muster requires Python 3.10 or newer" in why
 
 
 def told(**nodes: dict[str, Any]) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def test_the_request_is_refused_whole_and_before_any_node_is_asked(world: World)
     assert first == "The onboarding request has 1 problem; no node was contacted."
     assert problems[0].startswith("- node1 ")
     found = world.run("onboard_request")
-    assert found["msg"].splitlines()[1].startswith("- No node is named. Name them with one of ")
+    assert found["msg"].splitlines()[1].startswith("- No node is given. Name them with one of ")
 
 
 def test_a_node_is_written_as_quarantined_and_then_released(world: World) -> None:

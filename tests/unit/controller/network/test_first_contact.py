@@ -169,7 +169,7 @@ def test_where_nobody_can_be_asked_the_command_is_shown(lab: Lab, monkeypatch: p
     lab.world.vars["trust_copy_key"] = "yes"
     said = lab.fails(confirmed=False)
     assert said.startswith("Nothing was pinned. ")
-    assert said.endswith(f"When all is right, type: {TRUST} -e trust_confirmed=true -e trust_copy_key=true --ask-pass")
+    assert said.endswith(f"After checking the keys, run: {TRUST} -e trust_confirmed=true -e trust_copy_key=true --ask-pass")
 
 
 def test_another_key_than_the_known_one_is_refused_until_it_is_to_be_replaced(lab: Lab, servers: list[Server]) -> None:
@@ -241,7 +241,7 @@ def test_what_is_no_ssh_server_says_so() -> None:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(first_contact.NoKeyError, match=r"^something answers, but not as an ssh server$"):
+        with pytest.raises(first_contact.NoKeyError, match=r"^the port answers, but not with an SSH server$"):
             first_contact.show_key(end, ["ssh-ed25519"])
         thread.join()
     with pytest.raises(first_contact.NoKeyError, match=r"^nowhere\.invalid cannot be resolved "):
@@ -289,6 +289,6 @@ def test_what_others_are_told_of_a_way(tmp_path: Path) -> None:
     assert (hop.host, hop.port, hop.keys) == ("10.0.0.1", 2222, (HostKey(of, of_gate.get_base64()),))
     assert "boss" not in repr(found)
     here = shared(Road("node2", "local", None), {}, "")
-    assert here.error == ("it is reached by the connection local, which nobody else has: give it an address for ssh")
+    assert here.error == ("the connection local works only on the controller: set an address for SSH")
     broken = shared(Road("node3", "node3", ("-o", "NoOption=1")), {}, "")
-    assert broken.error.startswith("ssh does not take its arguments: ")
+    assert broken.error.startswith("ssh rejects the arguments: ")

@@ -124,7 +124,7 @@ def test_what_cannot_be_armed_is_not_applied(
     node, guard = guarded(arm=[answer])
     applied: list[str] = []
     failed = fails(guard, lambda: applied.append("x"))
-    assert (str(failed), failed.undone) == (f"node1: the firewall was left as it is: {why}.", True)
+    assert (str(failed), failed.undone) == (f"node1: the firewall was not changed: {why}.", True)
     assert (node.verbs, applied) == (["arm"], [])
 
 
@@ -141,8 +141,8 @@ def test_what_nobody_can_confirm_is_waited_for_until_it_is_undone(
     node, guard = guarded(confirm=[LOST], state=[LOST, {"armed": False, "id": None, "failed": []}, armed])
     failed = fails(guard)
     assert str(failed) == (
-        "node1: the change of the firewall was undone, because a new connection could not be made while it was in"
-        " force (no route to host). The node answers and is as it was before. Look at the rules."
+        "node1: the change of the firewall was undone, because a new connection failed after the change"
+        " (no route to host). The node is reachable and in its previous state. Look at the rules."
     )
     assert failed.undone is True
     # Tried once a second until 12 seconds before the timer.
@@ -151,7 +151,7 @@ def test_what_nobody_can_confirm_is_waited_for_until_it_is_undone(
 
 def test_a_confirmation_that_comes_too_late_is_none(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     _, guard = guarded(confirm=[{"confirmed": False}], state=[{"armed": False, "id": None, "failed": []}])
-    assert "in force (it came after the 30 seconds that were given)" in str(fails(guard))
+    assert "after the change (the confirmation was later than 30 seconds)" in str(fails(guard))
 
 
 def test_a_change_that_fails_is_undone_at_once(guarded: Callable[..., tuple[Node, Guard]]) -> None:
@@ -184,8 +184,8 @@ def test_what_could_not_be_undone_is_said(guarded: Callable[..., tuple[Node, Gua
     _, guard = guarded(confirm=[LOST], state=[{"armed": True, "id": "x", "failed": ["nft ended with code 1"]}])
     failed = fails(guard)
     assert str(failed) == (
-        "node1: the change of the firewall was to be undone, because a new connection could not be made while it was in"
-        " force (no route to host); the node answers, but: nft ended with code 1. What was before lies in"
+        "node1: the change of the firewall could not be undone completely, because nft ended with code 1. Reason for"
+        " the undo: a new connection failed after the change (no route to host). The previous state is in"
         " /var/lib/muster/guard/firewall on the node."
     )
     assert failed.undone is False
@@ -195,9 +195,9 @@ def test_a_node_that_does_not_come_back_is_for_its_console(guarded: Callable[...
     node, guard = guarded(confirm=[LOST], state=[LOST])
     failed = fails(guard)
     assert str(failed) == (
-        "node1: the node was to undo the change of the firewall itself after 30 seconds, because a new connection could"
-        " not be made while it was in force (no route to host), and does not answer (no route to host). Restart it at"
-        " its console: that puts back what was before, from /var/lib/muster/guard/firewall."
+        "node1: the node does not respond (no route to host). It should have undone the change of the firewall after 30"
+        " seconds, because a new connection failed after the change (no route to host). Reboot it from its console: this"
+        " restores the previous state from /var/lib/muster/guard/firewall."
     )
     assert failed.undone is False
     assert node.verbs.count("state") == 30 + PATIENCE - 19
@@ -212,8 +212,8 @@ def test_a_change_of_an_interrupted_run_is_undone_first(guarded: Callable[..., t
     with pytest.raises(GuardError) as failed:
         guard.settle()
     assert str(failed.value) == (
-        "node1: an earlier change of the firewall was never confirmed, and undoing it failed: /etc/x: read-only; nft:"
-        " gone. What was before lies in /var/lib/muster/guard/firewall on the node."
+        "node1: an earlier change of the firewall was not confirmed, and undoing it failed: /etc/x: read-only; nft:"
+        " gone. The previous state is in /var/lib/muster/guard/firewall on the node."
     )
     assert failed.value.undone is False
 

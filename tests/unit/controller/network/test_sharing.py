@@ -17,11 +17,11 @@ from muster_node.tools.files import ForeignError
 ROOT = Path(__file__).parents[4]
 TEXTS = dict.fromkeys(NAMES, HEAD)
 NOBODY = 65534
-HOW = f"take that right away (chmod go-w, chown), or {ANOTHER}."
+HOW = f"remove this permission (chmod go-w, chown), or {ANOTHER}."
 
 
 def refusal(who: str, folder: Path) -> list[str]:
-    return [f"{who}, and so could change what runs for all who use {folder}: {HOW}"]
+    return [f"{who}, and could change what runs for all users of {folder}: {HOW}"]
 
 
 def test_what_was_written_can_be_written_again(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_what_ansible_would_read_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_files_of_others_are_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text("all: {}\n")
-    assert in_the_way(tmp_path) == [f"{tmp_path} has hosts.yml, which is not of this playbook: {ANOTHER}."]
+    assert in_the_way(tmp_path) == [f"{tmp_path} has hosts.yml, which this playbook did not write: {ANOTHER}."]
     assert in_the_way(tmp_path / "hosts.yml") == [f"{tmp_path}/hosts.yml is no folder: {ANOTHER}."]
 
 
