@@ -100,7 +100,7 @@ def test_changes_are_described() -> None:
     assert conda.changes([], section()) == ["linux-64, conda: 2 packages"]
     assert conda.changes([section()], newer) == [
         "linux-64, conda: python 3.12.4_h955ad1f_1 -> 3.12.5_h1_0",
-        "linux-64, conda: six 1.17.0_pyhd8ed1ab_0 is gone",
+        "linux-64, conda: six 1.17.0_pyhd8ed1ab_0 removed",
     ]
 
 

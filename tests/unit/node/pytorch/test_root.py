@@ -45,7 +45,7 @@ def test_a_python_that_is_not_there_or_not_for_everybody(root: PytorchRoot) -> N
     (root.envs / ENVIRONMENT / "bin/python").mkdir()
     said = root.look(root.envs / ENVIRONMENT, "files")
     assert said["error"] == "nobody cannot start its Python: Permission denied"
-    assert said["fix"].startswith("its Python and pytorch_root must lie where")
+    assert said["fix"].startswith("its Python and pytorch_root must be readable")
 
 
 @pytest.mark.parametrize(

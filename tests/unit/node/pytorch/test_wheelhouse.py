@@ -82,5 +82,5 @@ def test_a_folder_that_others_may_write_is_refused_however_its_address_is_writte
 
 
 def test_a_folder_is_named_by_its_whole_path(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="pytorch_find_links: wheels is neither an address nor the whole path"):
+    with pytest.raises(RefusedError, match="pytorch_find_links: wheels is neither a URL nor the absolute path"):
         asked(tmp_path, Pip(), find_links=["wheels"])
