@@ -41,7 +41,7 @@ def known() -> str:
             *(f'    "{major}": "{driver}",\n' for major, driver in floors.items()),
             "}\n# Every release of PyTorch since 1.11.\nTORCH_RELEASES = (\n",
             *(f'    "{release}",\n' for release in releases),
-            ")\n# Boards of GPUs: names, NVLinks, GB/s of one NVLink, whether a bad page goes out of use at once.\n",
+            ")\n# Boards of GPUs: names, NVLinks, GB/s of one NVLink, whether a bad page is retired at once.\n",
             "BOARDS: tuple[tuple[tuple[str, ...], int | None, float, bool], ...] = (\n",
             *(f"    {board},\n" for board in boards),
             ")\n",

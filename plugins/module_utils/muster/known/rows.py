@@ -47,7 +47,7 @@ TORCH_RELEASES = (
     "2.14.1",
     "2.15.0",
 )
-# Boards of GPUs: names, NVLinks, GB/s of one NVLink, whether a bad page goes out of use at once.
+# Boards of GPUs: names, NVLinks, GB/s of one NVLink, whether a bad page is retired at once.
 BOARDS: tuple[tuple[tuple[str, ...], int | None, float, bool], ...] = (
     (("V100-SXM2", "V100-SXM3"), None, 25.781, False),
     (("A100-SXM",), 12, 25.0, True),

@@ -2,7 +2,6 @@
 
 Root verifies present files and passes them on as open handles. An unprivileged child process (nobody, if this is root)
 does the network transfer into an unnamed file. Root then verifies that file and stores its content.
-keeps of it what is right.
 """
 
 from __future__ import annotations
