@@ -107,6 +107,6 @@ def test_a_python_that_others_may_change_is_not_run_by_root(tmp_path: Path) -> N
             ask_python(str(path))
         sentence, _, fix = str(refused.value).partition(". ")
         assert sentence == f"{path} is not safe to run as root: everybody may write in {home}"
-        assert fix.startswith("Set pytorch_python to one that only root may change")
+        assert fix.startswith("Set pytorch_python to one that only root can change")
     assert not ran.exists()
     assert ask_python("python3").version.startswith("3.")

@@ -65,7 +65,7 @@ def test_what_is_built_does_not_see_the_passwords_of_root(tmp_path: Path, monkey
 
 
 def test_pip_that_does_not_run_is_an_answer(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="pip is not running \\(systemd-run is not there\\)"):
+    with pytest.raises(RefusedError, match="pip cannot run \\(systemd-run is not there\\)"):
         asked(tmp_path, Pip(CommandResult("", "systemd-run is not there", missing=True)))
 
 
