@@ -100,7 +100,7 @@ def of_network() -> list[Fault]:
     hosts, mesh, rules = (("network", role) for role in ("cluster_hosts", "ssh_mesh", "firewall"))
     made = f"ssh-keygen -q -t ed25519 -N '' -f {IDENTITY}; rm {IDENTITY}.pub"
     private = f"rm {IDENTITY}; {made}; chown muster: {IDENTITY}"
-    way = "is another than when it was proved"
+    way = "have changed since the last test"
     return [
         of_file(*hosts, "/etc/hosts", "sed -i '/node2/d' {path}", "node2", "no line of a peer"),
         of_file(*hosts, "/etc/hosts", "sed -i '1i 127.0.1.1 node1' {path}", "127.0.1.1", "own name on loopback"),
@@ -120,7 +120,7 @@ def of_network() -> list[Fault]:
             *mesh,
             "/etc/ssh/sshd_config.d/90-muster.conf",
             "echo '#' >>{path}",
-            "what sshd offers",
+            "sshd is not configured as required",
             "sshd settings changed",
         ),
         of_file(*mesh, "/etc/passwd", "sed -i '/^muster:/s,/bin/bash,/usr/sbin/nologin,' {path}", "nologin"),
@@ -148,7 +148,7 @@ def of_pytorch() -> list[Fault]:
     env = ("pytorch", "pytorch")
     link = "/opt/muster/pytorch/current"
     record = ("pytorch", "installed_record")
-    written = ("/var/lib/muster/installed.json", "written down as installed")
+    written = ("/var/lib/muster/installed.json", "record of the installation is outdated")
     away = "set -e; cd {site}/{where}; mv {what} /var/tmp/one-fault"
     back = "cd {site}/{where}; mv /var/tmp/one-fault {what}"
     module, dist_info = ({"site": SITE, "where": where, "what": what} for where, what in MOVED)

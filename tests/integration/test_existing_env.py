@@ -188,9 +188,7 @@ def test_writable_environment_is_reported_or_refused(cluster: Cluster, installed
     try:
         result = cluster.run()
         assert result.rc == 0, result.stdout
-        assert (
-            f"node1: environment old: {BASE} belongs to admin, so that somebody else may change what" in result.stdout
-        )
+        assert f"node1: environment old: {BASE} belongs to admin, so another user can change" in result.stdout
         machine.inside("chmod", "o+w", f"{PREFIX}/bin")
         result = cluster.run()
         assert result.stats["failures"] == {"node1": 1}

@@ -111,7 +111,7 @@ def test_mirror_changes_only_source_urls(machine: Machine, provide: Any, mirror:
     assert looked["diff"] == plan["diff"]
     (note,) = [one for one in looked["notes"] if "NVIDIA's packages" in one]
     assert note.startswith("cluster_mirror custom: ")
-    assert " from upstream, because it names none" in note
+    assert " from upstream, because the profile defines none" in note
     text = machine.inside("cat", stock["path"]).stdout
     assert re.sub(r"https?://\S+", "", text) == re.sub(r"https?://\S+", "", stock["text"])
     assert set(re.findall(r"https?://\S+", text)) <= {f"{mirror.url}/archive/", f"{mirror.url}/security/"}
@@ -146,7 +146,7 @@ def test_mirror_with_another_signature_is_refused_without_changes(
         result, _ = provide(cluster_mirror="custom", cluster_mirror_urls=urls)
         assert stranger.count("InRelease") > 0
     assert result.rc != 0
-    assert "so the node was left as it was" in result.stdout
+    assert "so the node was reset to its previous state" in result.stdout
     assert "signed" in result.stdout
     assert settings(machine) == before
 

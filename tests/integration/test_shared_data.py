@@ -69,7 +69,7 @@ def test_folder_with_files_is_not_mounted_over(play: Play, nodes: list[Machine],
     nodes[0].inside("sh", "-ec", f"mkdir {PATH}; echo mine > {PATH}/mine")
     try:
         result = play(PLAYBOOK, extravars=served, limit=NODES[0])
-        assert f"{PATH} has files in it, which would be hidden" in refusal(result, NODES[0])
+        assert f"{PATH} contains files, which a mount would hide" in refusal(result, NODES[0])
         assert nodes[0].inside("cat", f"{PATH}/mine").stdout == "mine\n"
         assert mounted(nodes[0]) == []
     finally:
@@ -223,5 +223,5 @@ def test_invalid_mounts_are_refused_before_contacting_nodes(play: Play) -> None:
     assert result.rc
     said = " ".join(result.stdout.split())
     assert "/etc is a system folder" in said
-    assert "/data is to be mounted soft" in said
+    assert "/data has the option soft" in said
     assert not result.results("Claim the nodes")

@@ -22,15 +22,15 @@ def test_lines(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("having", [1, 2, 5])
 @pytest.mark.parametrize("lacking", [1, 2, 7, 63, 255])
 def test_lines_have_no_shared_first_source_and_no_circles(having: int, lacking: int) -> None:
-    holders, takers = [f"h{number}" for number in range(having)], [f"t{number}" for number in range(lacking)]
-    asks = lines(holders, takers)
-    assert list(asks) == takers
-    first = [givers[0] for givers in asks.values()]
+    holders, receivers = [f"h{number}" for number in range(having)], [f"t{number}" for number in range(lacking)]
+    asks = lines(holders, receivers)
+    assert list(asks) == receivers
+    first = [sources[0] for sources in asks.values()]
     assert len(set(first)) == len(first)
-    for name, givers in asks.items():
-        assert len(set(givers)) == len(givers) <= NEAREST + HOLDERS
-        assert set(givers) & set(holders), "somebody who has all of it can be asked in the end"
-        assert all(giver in holders or takers.index(giver) < takers.index(name) for giver in givers)
+    for name, sources in asks.items():
+        assert len(set(sources)) == len(sources) <= NEAREST + HOLDERS
+        assert set(sources) & set(holders), "somebody who has all of it can be asked in the end"
+        assert all(source in holders or receivers.index(source) < receivers.index(name) for source in sources)
 
 
 def test_seed_is_the_node_with_the_fewest_missing_bytes() -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PIECES = 300
-NOTICED = 20  # steps until a giver that is gone is noticed
+NOTICED = 20  # steps until a source that is gone is noticed
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Node:
     have: int = 0
     up: float = 1.0
     down: float = 1.0
-    givers: list[str] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
     came: float = 0.0
     pace: TransferPace = field(default_factory=lambda: TransferPace(PIECES))
     turn: int = 1
@@ -45,17 +45,17 @@ class Simulation:
         self.nodes = {name: Node(name) for name in [*having, *lacking]}
         for name in having:
             self.nodes[name].have = PIECES
-        for name, givers in lines(having, lacking).items():
-            self.nodes[name].givers = list(givers)
+        for name, sources in lines(having, lacking).items():
+            self.nodes[name].sources = list(sources)
         for name, (up, down) in (rates or {}).items():
             self.nodes[name].up, self.nodes[name].down = up, down
-        self.takers = [self.nodes[name] for name in lacking]
+        self.receivers = [self.nodes[name] for name in lacking]
         self.time = 0
         self.most_at_once = 0
 
     def run(self, dies: str = "", at: int = -1, most: int = 4 * PIECES) -> int:
         """Return the number of steps until all living nodes are complete."""
-        while any(not node.dead and node.have < PIECES for node in self.takers):
+        while any(not node.dead and node.have < PIECES for node in self.receivers):
             self.time += 1
             assert self.time < most, "it does not come to an end"
             if self.time == at:
@@ -65,40 +65,40 @@ class Simulation:
 
     def step(self) -> None:
         before = {name: node.have for name, node in self.nodes.items()}
-        active = [node for node in self.takers if not node.dead and node.have < PIECES and node.givers]
+        active = [node for node in self.receivers if not node.dead and node.have < PIECES and node.sources]
         asked: dict[str, list[Node]] = {}
         for node in active:
-            if before[node.givers[0]] > node.have and not self.nodes[node.givers[0]].dead:
-                asked.setdefault(node.givers[0], []).append(node)
+            if before[node.sources[0]] > node.have and not self.nodes[node.sources[0]].dead:
+                asked.setdefault(node.sources[0], []).append(node)
         self.most_at_once = max([self.most_at_once, *map(len, asked.values())])
-        for name, takers in asked.items():
+        for name, receivers in asked.items():
             left = self.nodes[name].up
-            for at, node in enumerate(sorted(takers, key=lambda each: each.down)):
-                carried = min(node.down, left / (len(takers) - at))
+            for at, node in enumerate(sorted(receivers, key=lambda each: each.down)):
+                carried = min(node.down, left / (len(receivers) - at))
                 node.came, left = node.came + carried, left - carried
         for node in active:
-            giver = self.nodes[node.givers[0]]
-            if giver.dead:
+            source = self.nodes[node.sources[0]]
+            if source.dead:
                 node.waits += 1
                 if node.waits >= NOTICED:
                     self.change(node)
                 continue
             # A source forwards a piece in the step after its arrival.
-            new = min(int(node.came), before[giver.name] - node.have, ASKED_AT_ONCE)
+            new = min(int(node.came), before[source.name] - node.have, ASKED_AT_ONCE)
             node.have += new
             node.came = min(node.came - new, 1.0)
             node.done = self.time if node.have == PIECES else 0
             self.look(node, before)
 
     def look(self, node: Node, before: dict[str, int]) -> None:
-        giver = node.givers[0]
-        above = self.nodes[giver].givers
-        ahead = before[above[0]] if above else before[giver]
-        if node.pace.too_slow(node.have, before[giver], ahead, self.nodes[giver].turn) and len(node.givers) > 1:
+        source = node.sources[0]
+        above = self.nodes[source].sources
+        ahead = before[above[0]] if above else before[source]
+        if node.pace.too_slow(node.have, before[source], ahead, self.nodes[source].turn) and len(node.sources) > 1:
             self.change(node)
 
     def change(self, node: Node) -> None:
-        del node.givers[0]
+        del node.sources[0]
         node.waits, node.turn = 0, node.turn + 1
         node.pace.begin()
 
@@ -122,7 +122,7 @@ def test_several_holders_shorten_the_lines(holders: int) -> None:
 @pytest.mark.parametrize("at", [1, PIECES // 2])
 def test_dead_source_is_replaced(count: int, place: int, at: int) -> None:
     simulation = Simulation(count)
-    dies = simulation.takers[place].name
+    dies = simulation.receivers[place].name
     assert simulation.run(dies, at) <= PIECES + 2 * count + 3 * NOTICED
     assert simulation.most_at_once <= 2
 
@@ -140,7 +140,7 @@ def test_slow_node_delays_others_by_a_factor_of_three_at_most(rate: float, place
     """The node receives slowly, and may also send slowly."""
     simulation = Simulation(7, rates={f"t{place}": (rate if sends else 1.0, rate)})
     whole = simulation.run(most=20 * PIECES)
-    others = max(node.done for node in simulation.takers if node.name != f"t{place}")
+    others = max(node.done for node in simulation.receivers if node.name != f"t{place}")
     assert others <= 3 * PIECES
     assert whole <= max(others, 1.3 * PIECES / rate)
 
@@ -148,7 +148,7 @@ def test_slow_node_delays_others_by_a_factor_of_three_at_most(rate: float, place
 def test_very_slow_node_hardly_delays_others() -> None:
     simulation = Simulation(7, rates={"t2": (0.02, 0.02)})
     simulation.run(most=60 * PIECES)
-    assert max(node.done for node in simulation.takers if node.name != "t2") <= 1.3 * PIECES
+    assert max(node.done for node in simulation.receivers if node.name != "t2") <= 1.3 * PIECES
 
 
 def test_slow_first_node_slows_the_whole_line() -> None:

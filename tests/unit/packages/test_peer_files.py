@@ -61,7 +61,7 @@ TAR = "tar: b: Cannot stat: No such file or directory\ntar: Exiting with failure
         (2, "tar: /srv: Cannot open: Permission denied\n", [], "a and 1 more missing on the peer"),
         (255, "Host key verification failed.\n", [], "its host key differs from the recorded one"),
         (255, "muster@n1: Permission denied (publickey).\n", [], "its sshd does not accept the user's key"),
-        (255, "ssh: connect to host n1 port 22: Connection timed out\n", [], "no response"),
+        (255, "ssh: connect to host n1 port 22: Connection timed out\n", [], "it does not respond"),
         (255, "ssh: connect to host n1 port 22: Connection refused\n", [], "no program listens on its ssh port"),
         (1, "This account is currently not available.\n", [], "the user has no login shell on that node"),
         (255, "something\nnew\n", [], "something new"),

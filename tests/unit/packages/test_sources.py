@@ -109,7 +109,7 @@ def test_copy_of_a_deleted_file_is_removed() -> None:
 def test_node_without_an_archive_entry_is_reported() -> None:
     plan = make_plan(MIRROR, SourcesState({LIST: "deb http://packages.ros.example/ros2/ubuntu noble main\n"}))
     assert not plan.write
-    assert plan.problems[0].startswith("no entry for the archive of ubuntu is in /etc/apt/sources.list, ")
+    assert plan.problems[0].startswith("no entry for the archive of ubuntu was found in /etc/apt/sources.list, ")
 
 
 def test_certificate_is_added_once() -> None:
@@ -165,9 +165,9 @@ def test_unusable_offline_folder_is_reported() -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("", "holds no certificate"),
-        ("<html></html>", "holds no certificate"),
-        (PEM + "-----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----\n", "holds a private key"),
+        ("", "contains no PEM certificate"),
+        ("<html></html>", "contains no PEM certificate"),
+        (PEM + "-----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----\n", "contains a private key"),
         (PEM + OTHER, "is corrupt: certificate 2 of 2 cannot be read"),
     ],
 )

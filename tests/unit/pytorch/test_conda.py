@@ -67,8 +67,8 @@ def test_rendered_conda_lock_is_parsed_again() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "refusal"),
     [
-        ("six-1.17.0", "six-1.16.0", "the environment for linux-64 was modified (its digest does not match)"),
-        ("sha256:000", "md5:000", "its line '"),
+        ("six-1.17.0", "six-1.16.0", "the environment for linux-64 was modified"),
+        ("sha256:000", "md5:000", "^line '"),
         ("# asked for", "# wanted", "starts with '# environment: linux-64' is not a conda"),
         ("/six-1.17.0-pyhd8ed1ab_0.tar.bz2", "/six.zip", "is not the URL of a conda package"),
         ("# The conda", "<<<<<<< HEAD\n# The conda", "line '<<<<<<< HEAD' is outside of any environment"),
@@ -100,7 +100,7 @@ def test_changes_are_described() -> None:
     assert conda.changes([], section()) == ["linux-64, conda: 2 packages"]
     assert conda.changes([section()], newer) == [
         "linux-64, conda: python 3.12.4_h955ad1f_1 -> 3.12.5_h1_0",
-        "linux-64, conda: six 1.17.0_pyhd8ed1ab_0 is gone",
+        "linux-64, conda: six 1.17.0_pyhd8ed1ab_0 removed",
     ]
 
 
@@ -116,5 +116,5 @@ def test_conda_name_depends_on_the_lock_and_packages_are_compared() -> None:
 
 
 def test_environment_requires_python() -> None:
-    with pytest.raises(LockError, match="package is missing python"):
+    with pytest.raises(LockError, match="package python is missing"):
         conda.make_section("linux-64", ASKED, []).request()

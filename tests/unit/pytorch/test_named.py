@@ -89,7 +89,7 @@ def test_pyprojects_are_read() -> None:
         (
             {"project": {"dynamic": ["dependencies"]}},
             [],
-            "the dependencies are dynamic, and Muster is not running project code to compute them",
+            "the dependencies are dynamic, and Muster does not run project code to compute them",
         ),
     ],
 )

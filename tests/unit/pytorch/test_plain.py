@@ -61,7 +61,7 @@ def test_pytorch_index_is_not_used() -> None:
         (
             {"packages": {"jupyterlab": "4.6.6"}},
             "fail",
-            "tensorboard==2.21.0 is requested, but tensorboard is installed none",
+            "tensorboard==2.21.0 is requested; installed: tensorboard none",
         ),
         ({"error": "ImportError: no", "packages": {}}, "fail", "jupyterlab==4.6.6 cannot be used: ImportError: no"),
     ],

@@ -52,5 +52,5 @@ def test_metadata_must_match_the_file_name() -> None:
     "needed", ["evil @ https://x.example/e.tar.gz", "evil[a]@file:///tmp/e", " evil @ git+ssh://x/e"]
 )
 def test_requirements_by_url_are_rejected(needed: str) -> None:
-    with pytest.raises(WheelError, match="only what an index or a folder has"):
+    with pytest.raises(WheelError, match="only packages of an index or a folder"):
         wheels.judge(TORCH, "torch", "2.13.0+cpu", ["sympy", needed])

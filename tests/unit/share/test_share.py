@@ -73,7 +73,7 @@ def test_connection_is_shared_without_the_administrators_user() -> None:
 
 def test_node_without_pinned_keys_is_rejected() -> None:
     nodes = [node("node1"), node("node2", keys=()), SharedNode("node3", error="it is reached by the connection local")]
-    unpinned = "node2: its host key is not pinned, and others would have to trust whoever answers."
+    unpinned = "node2: the host key is not pinned, so users could not verify the node."
     assert share.problems(nodes) == [
         f"{unpinned} Run ansible-playbook playbooks/trust.yml first.",
         "node3: it is reached by the connection local.",
@@ -83,7 +83,7 @@ def test_node_without_pinned_keys_is_rejected() -> None:
 def test_proxy_command_is_omitted_with_a_warning() -> None:
     nodes = [node("node1", command="corkscrew -a ~/.secret %h %p")]
     assert "corkscrew" not in str(share.inventory(nodes))
-    assert share.warnings(nodes)[0].startswith("node1: reached through a ProxyCommand")
+    assert share.warnings(nodes)[0].startswith("node1: the ProxyCommand may use files")
     assert share.warnings([node("node1")]) == []
 
 

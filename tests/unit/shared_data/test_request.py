@@ -43,12 +43,12 @@ def test_default_type_and_options() -> None:
         ({"source": "files:/a", "path": "/var/lib/muster"}, "/var/lib/muster is a system folder"),
         ({"source": "files:/a", "path": "/data", "type": "NFS 4"}, "has the type 'NFS 4'"),
         ({"source": "files:/a", "path": "/data", "options": "hard, vers=3"}, "the options of /data are not one word"),
-        ({"source": "files:/a", "path": "/data", "options": "soft,vers=3"}, "is to be mounted soft"),
+        ({"source": "files:/a", "path": "/data", "options": "soft,vers=3"}, "has the option soft"),
         (
             {"source": "files:/a", "path": "/data", "options": "hard,_netdev,nofail"},
-            "the options of /data say _netdev, nofail, which",
+            "the options of /data contain _netdev, nofail, which",
         ),
-        ({"source": "files:/a", "path": "/data", "options": "x-systemd.automount"}, "only a line of fstab can say"),
+        ({"source": "files:/a", "path": "/data", "options": "x-systemd.automount"}, "only fstab supports"),
     ],
 )
 def test_invalid_entries_are_reported(entry: Any, said: str) -> None:

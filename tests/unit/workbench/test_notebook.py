@@ -96,12 +96,12 @@ def test_stopped_notebook_is_shown_with_its_start_command() -> None:
 @pytest.mark.parametrize(
     ("seen", "way", "checked", "said"),
     [
-        ({}, "ssh -N node1", False, "the notebook of anna on node1 is running; to reach it: ssh -N node1"),
+        ({}, "ssh -N node1", False, "the notebook of anna on node1 is running; to connect: ssh -N node1"),
         ({}, "", False, "the notebook of anna on node1 is running"),
         ({"answers": False}, "ssh -N node1", False, "the notebook of anna on node1 is running but does not respond"),
         ({"running": False}, "", False, "the notebook of anna on node1 is not running"),
-        ({"running": False}, "", True, "the notebook of anna on node1 is started"),
-        ({}, "", True, "the notebook of anna on node1 is stopped"),
+        ({"running": False}, "", True, "the notebook of anna on node1 would be started"),
+        ({}, "", True, "the notebook of anna on node1 would be stopped"),
     ],
 )
 def test_last_line(seen: Any, way: str, checked: bool, said: str) -> None:

@@ -26,7 +26,7 @@ def differences(node: str, now: Json, record: Json, links: Mapping[str, str]) ->
     kernel, ran = str(now.get("kernel", "")), str(record.get("kernel", ""))
     if kernel and ran and kernel != ran:
         about = (Subject("package", f"linux-image-{kernel}"), Subject("boot", ""))
-        yield DriftDifference(node, judge.KERNEL, f"kernel {kernel} runs, not {ran}", kernel, ran, "", about)
+        yield DriftDifference(node, judge.KERNEL, f"kernel {kernel} replaced {ran}", kernel, ran, "", about)
     elif now.get("boot_id") and record.get("boot_id") and now["boot_id"] != record["boot_id"]:
         words = tuple(Subject("word", word) for word in REBOOTS)
         yield DriftDifference(node, judge.REBOOT, "the node was rebooted", "", "", "", (Subject("boot", ""), *words))

@@ -79,7 +79,7 @@ def of_users(users: Mapping[int, LaunchUser]) -> dict[str, str]:
     return texts
 
 
-# ---------------------------------------------------------------- what is ours
+# ---------------------------------------------------------------- the record
 
 
 def record_text(record: LaunchUsersRecord) -> str:

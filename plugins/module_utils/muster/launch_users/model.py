@@ -111,7 +111,6 @@ class LaunchUsersState:
 class LaunchUsersPlan:
     """The changes, in this order. files: contents, or None to remove a file. before, after: the record to write before
     and after the changes. problems: not fixable by Muster; they fail the node. notes: what stays unchanged, and why.
-        problems are not ours to fix: they fail the node always. notes: what is left as it is, and why.
     """
 
     before: LaunchUsersRecord = field(default_factory=LaunchUsersRecord)

@@ -138,8 +138,7 @@ def _files(
         # If root itself may not raise limits, PAM logs an error at every login, and some versions reject the login.
         del shared[files.LIMITS]
         plan.notes.append(
-            "this machine cannot raise its limits above its own (CAP_SYS_RESOURCE is missing):"
-            f" {files.LIMITS} is not written"
+            f"limits cannot be raised on this machine (CAP_SYS_RESOURCE is missing): {files.LIMITS} is not written"
         )
     if users:
         texts.update(shared)
@@ -218,8 +217,8 @@ def judge_manager(plan: LaunchUsersPlan, seen: LaunchUsersState, user: LaunchUse
     what = f"the user manager of {user.name} {' and '.join(curable)}"
     if there.busy:
         plan.notes.append(
-            f"{what}, but not restarted, because {', '.join(there.busy)} of {user.name} runs: reboot the node or"
-            f" run {shell('sudo systemctl restart {unit}', unit=unit)}, which ends all its processes"
+            f"{what}, but is not restarted because {', '.join(there.busy)} of {user.name} is running: reboot the"
+            f" node, or run {shell('sudo systemctl restart {unit}', unit=unit)}, which ends all its processes"
         )
         return
     plan.restart.append(user.name)

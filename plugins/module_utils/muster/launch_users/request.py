@@ -73,7 +73,7 @@ def _entry_faults(given: Any) -> Iterator[tuple[str, str]]:
     for key in given:
         if key not in KEYS:
             meant = difflib.get_close_matches(str(key), KEYS, 1)
-            hint = f"Did you mean {meant[0]}?" if meant else f"Supported keys: {', '.join(KEYS)}"
+            hint = f"Use {meant[0]}" if meant else f"Supported keys: {', '.join(KEYS)}"
             yield f"has {str(key)[:40]!r}, which is not a supported key", hint
     name = given.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):

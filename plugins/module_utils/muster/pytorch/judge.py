@@ -116,7 +116,7 @@ def _tools(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) -> F
     unmet = [pin for pin in request.requirements if not pin.met_by(look["packages"])]
     have = ", ".join(f"{pin.name} {look['packages'].get(pin.name, 'none')}" for pin in unmet or request.requirements)
     if unmet:
-        return TOOLS.fail(node, f"{', '.join(map(str, unmet))} is requested, but {have} is installed", observed=have)
+        return TOOLS.fail(node, f"{', '.join(map(str, unmet))} is requested; installed: {have}", observed=have)
     return TOOLS.passed(node, have, observed=have)
 
 
@@ -141,7 +141,7 @@ def _packages(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) -
     unmet = ", ".join(str(pin) for pin in pins if not pin.met_by(there))
     have = ", ".join(f"{pin.name} {there.get(pin.name, 'none')}" for pin in pins)
     if unmet:
-        yield PACKAGES.fail(node, f"{unmet} is requested, but {have} is installed", observed=have, expected=unmet)
+        yield PACKAGES.fail(node, f"{unmet} is requested; installed: {have}", observed=have, expected=unmet)
     elif have:
         yield PACKAGES.passed(node, have, observed=have)
 

@@ -112,7 +112,7 @@ def make_request(
     if variant == "auto":
         variant = "cuda" if gpus else "cpu"
     if not _VARIANT.fullmatch(variant):
-        raise EnvironmentRequestError(f"pytorch_variant: '{variant}' is not auto, cpu, cuda or a build such as cu126")
+        raise EnvironmentRequestError(f"pytorch_variant: '{variant}' is invalid. Use auto, cpu, cuda or e.g. cu126")
     if gpus and variant == "cpu":
         raise EnvironmentRequestError(
             f"pytorch_variant is cpu, but cluster_gpus is {gpus}, and the CPU build cannot use GPUs. "
@@ -129,7 +129,8 @@ def make_request(
         if not ranges and requirement.name in {pin.name for pin in pins}:
             raise EnvironmentRequestError(
                 f"pytorch_packages: {requirement.name} is listed twice"
-                + (" (its version is cluster_torch_version)" if requirement.name == "torch" else "")
+                + (" (cluster_torch_version sets its version)" if requirement.name == "torch" else "")
+                + ". Remove one entry"
             )
         pins.append(requirement)
     return EnvironmentRequest(variant, gpus, python, tuple(pins))

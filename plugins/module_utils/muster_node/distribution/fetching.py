@@ -39,37 +39,37 @@ class WrongError(Exception):
     """The received data does not match the announcement."""
 
 
-class Giver(NamedTuple):
+class PieceSource(NamedTuple):
     address: str
     port: int
 
 
-class Taker:
+class PieceReceiver:
     """request: {givers: [[address, port], ...] in order of preference; address: of this node; token; calls_for}. until:
     deadline."""
 
     def __init__(self, request: Json, whole: PieceSet, until: float) -> None:
-        self.givers = [Giver(*each) for each in request["givers"]]
+        self.sources = [PieceSource(*each) for each in request["givers"]]
         self.address: str = request["address"]
         self.token: str = request["token"]
         self.calls_for: float = request["calls_for"]  # seconds for a source to begin to listen
         self.whole = whole
         self.until = until
         self.pace = TransferPace(whole.layout.count)
-        self.tries = dict.fromkeys(self.givers, 0)
+        self.tries = dict.fromkeys(self.sources, 0)
         self.came: dict[str, int] = {}
         self.why = "no source is left"
         self.peer: socket.socket | None = None
-        self.at = Giver("", 0)
+        self.at = PieceSource("", 0)
         self.asked = ""  # address of the last source that was connected to
 
     def run(self) -> None:
         """Receive until the content is complete or no source is left; `why` is the last error."""
-        if self.givers and not self.whole.missing():  # the source waits for it anyway
+        if self.sources and not self.whole.missing():  # the source waits for it anyway
             with suppress(OSError):
-                self.change(self.givers[0], self.called(self.givers[0], self.calls_for))
+                self.change(self.sources[0], self.called(self.sources[0], self.calls_for))
         while self.whole.missing():
-            left = [each for each in self.givers if self.tries[each] < TRIES]
+            left = [each for each in self.sources if self.tries[each] < TRIES]
             if not left or nobody_listens():
                 return
             least = min(left, key=lambda each: self.tries[each])
@@ -87,9 +87,9 @@ class Taker:
                 self.why = f"{self.asked}: {problem.strerror or problem}"
                 self.change(self.at, None)
 
-    def change(self, giver: Giver, peer: socket.socket | None) -> None:
+    def change(self, source: PieceSource, peer: socket.socket | None) -> None:
         """Continue with this source, and tell the previous one that no more is needed."""
-        before, self.at, self.peer = self.peer, giver, peer
+        before, self.at, self.peer = self.peer, source, peer
         if before is not None:
             with before, suppress(OSError):
                 before.sendall(NUMBER.pack(ENOUGH))
@@ -104,17 +104,17 @@ class Taker:
 
     # ------------------------------------------------------------ one source
 
-    def called(self, giver: Giver, patience: float) -> socket.socket:
+    def called(self, source: PieceSource, patience: float) -> socket.socket:
         """Connect to a source; retry until it listens, because all nodes start at the same time."""
         until = min(self.until, time.monotonic() + patience)
-        self.asked = giver.address
+        self.asked = source.address
         while True:
             # Not create_connection: it resolves addresses like names, from files that the user nobody may not read.
-            peer = socket.socket(socket.AF_INET6 if ":" in giver.address else socket.AF_INET)
+            peer = socket.socket(socket.AF_INET6 if ":" in source.address else socket.AF_INET)
             try:
                 peer.settimeout(ONE_TRY)
                 peer.bind((self.address, 0))
-                peer.connect(giver)
+                peer.connect(source)
                 break
             except OSError:
                 peer.close()
@@ -163,12 +163,12 @@ class Taker:
 
     def go_past(self) -> bool:
         """Try to receive from a node above the source, so that a slow source does not delay all nodes behind it."""
-        before = self.givers[self.givers.index(self.at) + 1 :]
-        for giver in before:
-            if self.tries[giver] < TRIES:
-                self.tries[giver] += 1
+        before = self.sources[self.sources.index(self.at) + 1 :]
+        for source in before:
+            if self.tries[source] < TRIES:
+                self.tries[source] += 1
                 with suppress(OSError):
-                    self.change(giver, self.called(giver, 0.0))
+                    self.change(source, self.called(source, 0.0))
                     return True
         return False
 
@@ -200,18 +200,18 @@ class TransferPace:
 
     def begin(self) -> None:
         """Reset for a new source."""
-        self.behind = self.giver_behind = 2**63
+        self.behind = self.source_behind = 2**63
         self.turn = -1
 
-    def too_slow(self, own: int, giver: int, above: int, turn: int) -> bool:
+    def too_slow(self, own: int, source: int, above: int, turn: int) -> bool:
         """Return whether to skip the source. All but turn count pieces. The node next to the slow one moves first."""
         if turn != self.turn:
-            self.turn, self.giver_behind = turn, 2**63
-        self.behind = min(self.behind, giver - own)
-        self.giver_behind = min(self.giver_behind, above - giver)
+            self.turn, self.source_behind = turn, 2**63
+        self.behind = min(self.behind, source - own)
+        self.source_behind = min(self.source_behind, above - source)
         # Only nodes below the first of the line may skip their source: a first node with slow reception would otherwise
         # take half of the bandwidth of the complete node, on which all others depend.
-        if above < self.count and not self.went_past and giver - own - self.behind > self.bound:
+        if above < self.count and not self.went_past and source - own - self.behind > self.bound:
             self.went_past = True
             return True
-        return above - giver - self.giver_behind > 2 * self.bound
+        return above - source - self.source_behind > 2 * self.bound

@@ -2,7 +2,6 @@
 
 Root verifies present files and passes them on as open handles. An unprivileged child process (nobody, if this is root)
 does the network transfer into an unnamed file. Root then verifies that file and stores its content.
-keeps of it what is right.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..tools.as_user import SilentError, as_user
 from . import manifest, pieces, serving, store
-from .fetching import Taker
+from .fetching import PieceReceiver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +58,7 @@ def share(request: Json) -> Json:
     """Return {missing, came: {address: pieces}, error}.
 
     request: the place; {wanted, pieces}, as offered; {address, port}, to listen on; {givers, peers, followed, token,
-    seconds, calls_for}: see Taker and PieceServer.
+    seconds, calls_for}: see PieceReceiver and PieceServer.
     """
     with opened(request) as (there, listed):
         layout = pieces.PieceLayout(listed, request["wanted"])
@@ -116,15 +115,15 @@ def _share(request: Json, whole: pieces.PieceSet) -> Json:
                 os._exit(0)
             finally:
                 os._exit(1)
-    taker = Taker(request, whole, until)
-    taker.run()
+    receiver = PieceReceiver(request, whole, until)
+    receiver.run()
     whole.state = pieces.ENDED
     sign = 0.0
     while not os.waitpid(pid, os.WNOHANG)[0]:
         # Nodes behind this one are still receiving; the source stays until all are complete.
         if time.monotonic() > sign:
-            taker.sign()
+            receiver.sign()
             sign = time.monotonic() + serving.SIGN
         time.sleep(0.02)
-    taker.change(taker.at, None)
-    return {"came": taker.came, "error": taker.why if whole.missing() else ""}
+    receiver.change(receiver.at, None)
+    return {"came": receiver.came, "error": receiver.why if whole.missing() else ""}

@@ -61,7 +61,7 @@ def key_of(repository: domain.AptRepository, given: Mapping[str, Any], fetch: Fe
     for url in given["key_urls"]:
         try:
             key = fetch(url)
-        except Exception as error:  # whatever a network can do
+        except Exception as error:  # any kind of network error
             trouble = [f"the key cannot be downloaded from {url}: {error}"]
             continue
         try:

@@ -89,16 +89,16 @@ class EnvironmentSteps:
         not_tried = {name: need for name, need in able.items() if not self._has_failed(name)}
         if earlier.get("complete") or downloader(mine.key, not_tried) != self.node:
             return {"skipped": True, "skip_reason": "another node provides the wheels, or none are needed"}
-        takers = self._without_folder([name for name, need in able.items() if need.build and need.key == mine.key])
+        receivers = self._without_folder([name for name, need in able.items() if need.build and need.key == mine.key])
         peers = holders(self.node, mine.key, able, self.vars["groups"]["gpu_nodes"]) if mine.section else []
         fetched: dict[str, Any] = {"changed": True}
-        sharing = self._sharing(section_of(mine.section), takers, self._askable(peers)) if mine.section else None
+        sharing = self._sharing(section_of(mine.section), receivers, self._askable(peers)) if mine.section else None
         if sharing is None or not sharing.holders:
             known = [mine.section] if mine.section else []
             fetched.update(self._node("fetch", locked=known))
             if fetched.get("failed") or "section" not in fetched:
                 return fetched
-            sharing = self._sharing(section_of(fetched["section"]), takers, [])
+            sharing = self._sharing(section_of(fetched["section"]), receivers, [])
         section = section_of(fetched.setdefault("section", mine.section or {}))
         had = sharing.holders
         if self.lock is not None:
@@ -110,7 +110,7 @@ class EnvironmentSteps:
             "holders": had,
             "came": sharing.distribution.came,
             "why": failures,
-            "lost": [name for name in takers if name not in sharing.distribution.lacks],
+            "lost": [name for name in receivers if name not in sharing.distribution.lacks],
             "complete": bool(sharing.holders),
         }
 
@@ -122,12 +122,12 @@ class EnvironmentSteps:
         messages.open()
         return {name: values[name]["cluster_address"] for name in names}, port, messages
 
-    def _sharing(self, section: WheelSection, takers: list[str], peers: list[str]) -> WheelSharing:
+    def _sharing(self, section: WheelSection, receivers: list[str], peers: list[str]) -> WheelSharing:
         """Start to share the wheels of this section: inspect each node. peers: nodes that may have all wheels."""
-        addresses, port, messages = self._ways(list(dict.fromkeys([*takers, *peers])))
+        addresses, port, messages = self._ways(list(dict.fromkeys([*receivers, *peers])))
         folder = str(Path(self.arguments["root"], "wheels", section.digest))
         sharing = WheelSharing(section, folder, addresses, port, messages, self._shown)
-        sharing.look(takers)
+        sharing.look(receivers)
         return sharing
 
     def _without_folder(self, names: list[str]) -> list[str]:

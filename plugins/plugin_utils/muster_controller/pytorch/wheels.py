@@ -50,7 +50,7 @@ class WheelSharing:
         self.sizes: dict[str, int] = {}
         self.room: dict[str, int] = {}
 
-    def look(self, takers: Sequence[str]) -> None:
+    def look(self, receivers: Sequence[str]) -> None:
         """Inspect the wheels of each node. A node that does not respond is excluded, and so is an incomplete node that
         needs no wheels."""
         task = self.distribution
@@ -63,7 +63,7 @@ class WheelSharing:
                 task.failures[name] = found["error"] if found else why(answer, LOOK_TIMEOUT)
                 continue
             lacks = {sha256 for wheel, sha256 in known.items() if wheel not in found["sizes"]}
-            if lacks and name not in takers:
+            if lacks and name not in receivers:
                 continue
             task.lacks[name] = lacks
             self.room[name] = found["room"]

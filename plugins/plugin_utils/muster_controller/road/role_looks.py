@@ -146,7 +146,7 @@ class RoleLooks:
     def users(self, look: RoleLook, name: str) -> list[str]:
         return [str(user) for user in self.tasks.value(look, name, "_ssh_mesh_everybody")]
 
-    # ------------------------------------------------------------ judging
+    # ------------------------------------------------------------ evaluating
 
     def judge(self, step: str, seen: Mapping[str, Json]) -> RoleDecisions:
         """seen: each node's answer; empty without one."""
@@ -195,7 +195,7 @@ class RoleLooks:
             try:
                 for user in dict.fromkeys(user for name in there for user in self.users(look, name)):
                     self._judge_user(judged, look, user, {name: seen[name][f"ssh_mesh {user}"] for name in there})
-            except (KeyError, TypeError, ValueError, AttributeError) as problem:  # an answer of another shape
+            except (KeyError, TypeError, ValueError, AttributeError) as problem:  # an answer of an unexpected shape
                 judged.comes(look.role, self.names[0], [f"{type(problem).__name__}: {problem}"])
         if judged.why.get(look.role):
             for name in self.names:

@@ -178,7 +178,7 @@ def test_a_keeper_renews_and_a_step_hears_what_was_lost(nodes: list[Node], monke
         with run() as theirs:
             theirs.claim(nodes[:1], "baseline.yml", take_over=True)
         until(lambda: ours.missing(["node1", "node2", "node3"]) == ["node1"])
-        with pytest.raises(ClaimError, match=r"^node1: .* \(baseline.yml\)\. It took this run's claim over"):
+        with pytest.raises(ClaimError, match=r"^node1: .* \(baseline.yml\)\. It took over this run's claim"):
             ours.claim(nodes[:1], "site.yml", take_over=False)
 
 

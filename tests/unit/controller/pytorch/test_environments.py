@@ -40,7 +40,7 @@ def test_a_pyproject_is_read_with_its_extras(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("-r vision.txt\n", "{path} includes itself"),
-        ("-e .\n", "{path}: line 1: '-e .' is a folder or an address"),
+        ("-e .\n", "{path}: line 1: '-e .' is a folder or a URL"),
         ("-r gone.txt\n", "{folder}/gone.txt: cannot be read (No such file or directory)"),
         ("\xff\xfe", "{path}: cannot be read (not UTF-8 text)"),
     ],
@@ -73,4 +73,4 @@ def test_all_problems_are_said_at_once(tmp_path: Path) -> None:
     assert f"'vision': {tmp_path}/gone.txt: cannot be read (No such file or directory). Correct it" in found[0]
     assert f"'nlp': {tmp_path}/pyproject.toml: invalid TOML" in found[1]
     (name,) = problems({"Vision": {"requirements": "gone.txt"}}, str(tmp_path))
-    assert str(name).startswith("the cluster: cluster_environments: 'Vision' is not a valid name. Use small letters")
+    assert str(name).startswith("the cluster: cluster_environments: 'Vision' is not a valid name. Use lowercase")

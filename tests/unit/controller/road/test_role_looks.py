@@ -102,9 +102,9 @@ def test_a_node_that_did_not_answer_brings_the_role_to_all(looks: RoleLooks, see
 @pytest.mark.parametrize(
     ("part", "value", "who", "says"),
     [
-        ("ways", {"out": "out of node1", "in": "another way in"}, "node2", "muster on node1 go by is another"),
-        ("ways", {"out": "another way out", "in": "into node1"}, "node1", "muster on node2 go by is another"),
-        ("proved", {}, "node1", "muster on node3 go by is another"),
+        ("ways", {"out": "out of node1", "in": "another way in"}, "node2", "muster on node1 have changed"),
+        ("ways", {"out": "another way out", "in": "into node1"}, "node1", "muster on node2 have changed"),
+        ("proved", {}, "node1", "muster on node3 have changed"),
         ("look", {**look_of("node1"), "key": "ssh-ed25519 K2"}, "node1", "the same private key as node2"),
         ("look", {**look_of("node1"), "host_keys": []}, "node2", "known_hosts of muster differs"),
         ("tried", {"node2": {"code": 255, "said": "Permission denied", "hostname": ""}}, "node1", "does not accept"),

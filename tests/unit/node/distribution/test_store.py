@@ -47,7 +47,7 @@ def test_what_was_changed_there_is_not_used(place: str, spoilt: bytes) -> None:
         file = put(there, b"content")
         Path(place, "objects", file.sha256).write_bytes(spoilt)
         assert store.missing(there, [file]) == [file]
-        with pytest.raises(files.UnsafePathError, match="does not match its digest"):
+        with pytest.raises(files.UnsafePathError, match="was changed on this node"):
             store.copy(there, file, lambda _chunk: None)
         assert put(there, b"content") == file  # it is brought again
         assert store.missing(there, [file]) == []
@@ -124,7 +124,7 @@ def test_what_only_old_manifests_list_is_removed_when_it_is_old(place: str) -> N
 def test_a_path_that_leads_elsewhere_or_cannot_be_shown_is_no_entry(path: str) -> None:
     assert manifest.unusable(path)
     if "\udcff" not in path:
-        with pytest.raises(ValueError, match="cannot be used"):
+        with pytest.raises(ValueError, match="invalid manifest entry"):
             manifest.parse(manifest.render([file_of(b"x", path)]))
 
 

@@ -61,7 +61,7 @@ def test_too_many_files_are_said_and_not_counted(link: Path, monkeypatch: pytest
     with pytest.raises(environment.UnreadableEnvironmentError, match="more than 2 files"):
         environment.parts(str(link))
     monkeypatch.setattr(environment, "SECONDS", -1.0)
-    with pytest.raises(environment.UnreadableEnvironmentError, match="not all looked at"):
+    with pytest.raises(environment.UnreadableEnvironmentError, match="too many files to inspect"):
         environment.parts(str(link))
 
 

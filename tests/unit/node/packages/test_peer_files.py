@@ -61,13 +61,13 @@ def test_what_a_login_prints_is_passed_over(tmp_path: Path, before: str) -> None
 @pytest.mark.parametrize(
     ("program", "why"),
     [
-        pytest.param("without_end(out)", "it sends more", id="a login that prints without end"),
+        pytest.param("without_end(out)", "the peer sends more", id="a login that prints without end"),
         pytest.param(
-            f"out.write({BEGIN!r} + header(1 << 40)); without_end(out)", "it sends more", id="a file without end"
+            f"out.write({BEGIN!r} + header(1 << 40)); without_end(out)", "the peer sends more", id="a file without end"
         ),
         pytest.param(
             f"out.write({BEGIN!r} + header(1 << 32, tarfile.XHDTYPE)); without_end(out)",
-            "it sends more",
+            "the peer sends more",
             id="a header without end",
         ),
         pytest.param("send(b'other')", "sha256", id="another file"),
@@ -78,12 +78,12 @@ def test_what_a_login_prints_is_passed_over(tmp_path: Path, before: str) -> None
         ),
         pytest.param(
             f"out.write({BEGIN!r})\nwhile True: out.write(header(512) + bytes(512))",
-            "it sends more",
+            "the peer sends more",
             id="the same file without end",
         ),
         pytest.param(
             f"out.write({BEGIN!r})\nwhile True: out.write(sparse(1 << 23))",
-            "it sends more",
+            "the peer sends more",
             id="holes without end",
         ),
     ],

@@ -91,7 +91,7 @@ def test_when_the_link_goes_to_what_is_new(tmp_path: Path, switch: str, done: li
     plan = EnvironmentPlan("new", switch=True, retire=("older",))
     made = manager(folder, plan, switch=switch)
     if done is None:
-        with pytest.raises(RefusedError, match=r"^a process uses old, so .*/current still points to it\. Wait for it"):
+        with pytest.raises(RefusedError, match=r"^a process uses old, so .*/current still points to it\. Wait until"):
             made._switch(plan, Observed(current="old"))
     else:
         made._switch(plan, Observed(current="old"))

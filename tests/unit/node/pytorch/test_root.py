@@ -45,7 +45,7 @@ def test_a_python_that_is_not_there_or_not_for_everybody(root: PytorchRoot) -> N
     (root.envs / ENVIRONMENT / "bin/python").mkdir()
     said = root.look(root.envs / ENVIRONMENT, "files")
     assert said["error"] == "nobody cannot start its Python: Permission denied"
-    assert said["fix"].startswith("its Python and pytorch_root must lie where")
+    assert said["fix"].startswith("its Python and pytorch_root must be readable")
 
 
 @pytest.mark.parametrize(
@@ -107,6 +107,6 @@ def test_a_python_that_others_may_change_is_not_run_by_root(tmp_path: Path) -> N
             ask_python(str(path))
         sentence, _, fix = str(refused.value).partition(". ")
         assert sentence == f"{path} is not safe to run as root: {home} is writable by all users"
-        assert fix.startswith("Set pytorch_python to one that only root may change")
+        assert fix.startswith("Set pytorch_python to one that only root can change")
     assert not ran.exists()
     assert ask_python("python3").version.startswith("3.")

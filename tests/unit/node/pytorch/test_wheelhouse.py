@@ -65,7 +65,7 @@ def test_what_is_built_does_not_see_the_passwords_of_root(tmp_path: Path, monkey
 
 
 def test_pip_that_does_not_run_is_an_answer(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="pip is not running \\(systemd-run is not there\\)"):
+    with pytest.raises(RefusedError, match="pip cannot run \\(systemd-run is not there\\)"):
         asked(tmp_path, Pip(CommandResult("", "systemd-run is not there", missing=True)))
 
 
@@ -82,5 +82,5 @@ def test_a_folder_that_others_may_write_is_refused_however_its_address_is_writte
 
 
 def test_a_folder_is_named_by_its_whole_path(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="pytorch_find_links: wheels is neither an address nor the whole path"):
+    with pytest.raises(RefusedError, match="pytorch_find_links: wheels is neither a URL nor the absolute path"):
         asked(tmp_path, Pip(), find_links=["wheels"])

@@ -36,7 +36,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, **found: Any
         ({}, "", []),
         ({"needed": True}, "", ["unspecified differences"]),
         ({"needed": True, "differences": ["no chrony"]}, "", ["no chrony"]),
-        ({"traces": ["/old"]}, "cloud-init", ["/old is there", "cloud-init is running"]),
+        ({"traces": ["/old"]}, "cloud-init", ["/old exists", "cloud-init is running"]),
     ],
 )
 def test_the_baseline(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], at_work: str, why: list[str]) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def test_root_has_none_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    with pytest.raises(NoNotebookError, match="belongs to a person, and not to root"):
+    with pytest.raises(NoNotebookError, match="root cannot have a notebook"):
         notebook.owner_of("")
 
 
