@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pytest
 
 KEY = HostKey("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIEp/Kq7JMActy0Ycv8l1qWR2g4GfKuM2DG18jTlwgPIa")
-UNKNOWN = "its host key is not pinned yet, so that nobody logs in there with --check: what would change on it is not"
+UNKNOWN = "not inspected: the host key is not pinned yet, so --check does not log in."
 
 
 class Contact:

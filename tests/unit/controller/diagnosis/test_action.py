@@ -24,6 +24,6 @@ def test_what_is_no_id_becomes_no_folder(launch_id: str, tmp_path: Path) -> None
     kept.mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))
     action: Any = SimpleNamespace()  # that reads nothing and asks nobody
-    with pytest.raises(AnsibleActionFail, match="is no launch ID"):
+    with pytest.raises(AnsibleActionFail, match="is not a launch ID"):
         module.ActionModule.known(action, launch_id, kept, {})
     assert sorted(tmp_path.rglob("*")) == before

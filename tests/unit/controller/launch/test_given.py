@@ -39,8 +39,11 @@ def test_what_a_user_should_know() -> None:
     given, _ = read_given(LaunchOptions(script_args=args, env={"DB_PWD": "abc", "API_KEY": "test", "NO_TOKEN": 1}))
     assert given.redaction.text("a-1234 0.1 b-1234 c-1234") == f"{MASK} 0.1 {MASK} {MASK}"
     arguments, common = given.warnings(a_plan())
-    assert "sees the value of --hf_token, --password, --db in the list of processes. Put it into" in arguments
-    assert common == "The value of DB_PWD, API_KEY is too short or too common to be covered in logs"
+    assert (
+        "the value of --hf_token, --password, --db is visible to every user of the nodes in the list of processes."
+        in arguments
+    )
+    assert common == "The value of DB_PWD, API_KEY is too short or too common to be masked in logs"
 
 
 def test_who_attaches_without_the_values_is_told() -> None:
