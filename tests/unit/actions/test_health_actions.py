@@ -119,5 +119,5 @@ def test_unchecked_new_node_is_rejected(world: World, tmp_path: Path) -> None:
     assert onboarded(world, {})["msg"].startswith("node1: it could not be looked at: no route")
     world.registered("node1", "look", {})
     found = onboarded(world, {})
-    assert found["msg"].startswith("node1: it could not be looked at: it could not be looked at")
+    assert found["msg"].startswith("node1: it could not be looked at: not reachable, or an earlier step failed")
     assert not (tmp_path / f"artifacts/rack/{RUN}").exists()
