@@ -86,7 +86,7 @@ class ActionModule(ControllerAction):
             looks.close()
         return self.result(seen)
 
-    # ------------------------------------------------------------ looking
+    # ------------------------------------------------------------ inspection
 
     def once(self, looks: Looks, give_up: Callable[[], bool]) -> ClusterStatus:
         done = looks.round(give_up)
@@ -127,7 +127,7 @@ class ActionModule(ControllerAction):
                     screens.end()
                     return seen
 
-    # ------------------------------------------------------------ what is said
+    # ------------------------------------------------------------ messages
 
     def show(self, seen: ClusterStatus, screens: Screens) -> None:
         if self.options["json"] == STANDARD_OUTPUT:

@@ -73,7 +73,7 @@ class ActionModule(ControllerAction):
             look = look.accepted(accepted)
         return {**self.said(look, done, nodes, folder), "changed": changed}
 
-    # ------------------------------------------------------------ what is said
+    # ------------------------------------------------------------ messages
 
     def said(self, look: DriftReport, done: list[str], nodes: Sequence[str], folder: Path) -> dict[str, Any]:
         said = collect(judge.findings(look.drifted, look.nodes))
@@ -109,7 +109,7 @@ class ActionModule(ControllerAction):
             "failed": verdict["status"] in ("failed", "unknown"),
         }
 
-    # ------------------------------------------------------------ what is done
+    # ------------------------------------------------------------ repair
 
     def repair(self, look: DriftReport, folder: Path) -> tuple[list[str], list[str]]:
         """Return the nodes on which steps were run, and the result of each repair."""

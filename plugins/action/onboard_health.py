@@ -22,7 +22,7 @@ from muster_controller.playbook.variables import registered
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LOST = "not checked"
+LOST = "not reachable, or an earlier step failed"
 # Warnings before a launch that are failures for a new node.
 STRICT = ("net.clock.offset",)
 

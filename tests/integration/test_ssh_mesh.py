@@ -242,7 +242,7 @@ def test_dead_node_blocks_no_other_and_keeps_its_access(mesh: Callable[..., Resu
             assert result.stats["failures"] == {}
             assert result.changed == [f"{first.name}: {FILES}"]
             assert read(first, "authorized_keys") == whole
-        assert "took no part in this run" in result.results(PROOF)[first.name]["not_tried"][third.name]
+        assert "not part of this run" in result.results(PROOF)[first.name]["not_tried"][third.name]
         assert log_in(second, first.name).stdout.strip() == first.name
     finally:
         third.podman("start")
@@ -275,7 +275,7 @@ def test_removed_node_loses_access(mesh: Callable[..., Result], nodes: list[Mach
         # The node is added again while another node is outside the run and does not know its key yet.
         stranger = mesh(limit=f"{first.name},{third.name}")
         assert stranger.rc == 0, stranger.stdout
-        assert f"{second.name}: it took no part" in " ".join(
+        assert f"{second.name}: not part of this run" in " ".join(
             f"{name}: {why}" for name, why in stranger.results(PROOF)[first.name]["not_tried"].items()
         )
         assert log_in(third, first.name).stdout.strip() == first.name

@@ -72,9 +72,7 @@ def test_module_documentation_matches_argument_spec(path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("path", ON_NODES, ids=lambda path: path.stem)
-def test_modules_run_as_programs(
-    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_module_is_a_program(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(module_utils, "__path__", [*module_utils.__path__, str(ROOT / "plugins/module_utils")])
     with patch_module_args({"no_such_option": 1}), pytest.raises(SystemExit):
         runpy.run_path(str(path), run_name="__main__")
@@ -105,9 +103,7 @@ def test_declared_options_have_type_and_description(path: Path) -> None:
     known = {"type", "required", "default", "choices", "elements", "options"}
     assert all("type" in option and set(option) <= known for option in action.OPTIONS.values())
     text = path.read_text()
-    assert all(re.search(rf'^ +# .+\n +"{name}": ', text, re.MULTILINE) for name in action.OPTIONS), (
-        "an option has no comment"
-    )
+    assert all(re.search(rf'^ +# .+\n +"{name}": ', text, re.MULTILINE) for name in action.OPTIONS)
 
 
 def test_suboptions_become_nested_options() -> None:

@@ -52,7 +52,7 @@ def test_area_above_budget_is_reported(
     monkeypatch.setattr(size, "BUDGET", page)
     monkeypatch.setattr(size, "count", lambda: (Counter({"library": 2, "script": 5}), Counter(), 0))
     assert size.main(["--check"]) == 1
-    assert capsys.readouterr().err.startswith("library: 2, and the budget is 1\n")
+    assert capsys.readouterr().err.startswith("library: 2, above the budget of 1\n")
     page.write_text("| `script` | 99999 |\n")
     assert size.main(["--check"]) == 0
     assert capsys.readouterr().err == ""

@@ -37,8 +37,8 @@ def test_stages_of_the_role_match_the_payload() -> None:
         (
             {
                 "failed": True,
-                "msg": "No launch. The inventory has no gpu_nodes: list the nodes there, as inventory/lab/hosts.yml"
-                " does.",
+                "msg": "No launch. The group gpu_nodes of the inventory is empty: add the nodes as in"
+                " inventory/lab/hosts.yml.",
             },
             True,
         ),

@@ -146,7 +146,7 @@ def test_rejected_changes_leave_the_inventory_unchanged(
     ends = ("Muster cannot edit this inventory.", f"{again} to inform the nodes.")
     assert (lines[0], lines[-1]) == ends
     lines = world.fails("retire_nodes", **options).splitlines()
-    assert (lines[1], lines[-1]) == (ends[0], f"{again} for the other nodes to forget it.")
+    assert (lines[1], lines[-1]) == (ends[0], f"{again} to remove the node from the other nodes.")
     found = world.run("health_quarantine", findings=hard_fault("node3"))
     assert (found["changed"], found["quarantined"]) == (False, "")
     assert found["warnings"][0].startswith("Muster cannot edit this inventory; quarantine node3:\n")

@@ -234,7 +234,7 @@ def test_sshd_settings_change_is_guarded(world: World, programs: Programs) -> No
     gone = world.run("ssh_mesh_sshd", check=True, **{**options, "settings": ""})
     assert (gone["changed"], gone["diff"]["before"], gone["diff"]["after"]) == (True, "UseDNS yes\n", "")
     said = "node1: the change of the sshd was undone, because the change failed on the node (sshd -t: bad). The node"
-    fix = "answers and is as it was before. A controller that knows the node by its ecdsa key alone cannot come back, "
+    fix = "answers and is as it was before. If the controller has pinned only the node's ecdsa key, "
     assert world.fails("ssh_mesh_sshd", **options).startswith(f"{said} {fix}")
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pytest
 
 KEY = HostKey("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIEp/Kq7JMActy0Ycv8l1qWR2g4GfKuM2DG18jTlwgPIa")
-UNKNOWN = "its host key is not pinned yet, so that nobody logs in there with --check: what would change on it is not"
+UNKNOWN = "not inspected: the host key is not pinned yet, so --check does not log in."
 
 
 class Contact:
@@ -79,7 +79,7 @@ def test_check_mode_skips_login_on_node_with_new_key(
     found = contact.run(check=True, known_hosts=str(tmp_path / "keys"))
     assert (contact.asked, contact.given[0]) == (["new2"], str(tmp_path / "keys"))
     assert [(one["name"], one["looked_at"]) for one in found["met"]] == [("new1", False), ("new2", True)]
-    assert displayed == [f"new1: {UNKNOWN} known."]
+    assert displayed == [f"new1: {UNKNOWN} The changes on this node are unknown."]
 
 
 def test_contact_fails_without_any_accepted_node(
@@ -96,9 +96,7 @@ def test_contact_fails_without_any_accepted_node(
     assert (contact.asked, displayed) == ([], [])
 
 
-def test_only_ssh_passwords_count_as_password_login(
-    world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
-) -> None:
+def test_only_ssh_password_counts(world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]) -> None:
     contact = Contact(world, monkeypatch, [row("new1"), row("new2")])
     for one in contact.nodes:
         one["variables"] |= {"ansible_connection": "ssh"}

@@ -153,4 +153,4 @@ def test_node_without_shared_folder_is_reported(world: World, monkeypatch: pytes
     assert "node2: /data was not tested: no route to host" in said
     assert "node3: /data was not tested: not reachable" in said
     world.vars["ansible_play_hosts"] = []
-    assert world.fails("shared_data_trial", paths=[], megabytes=1).startswith("None of the nodes could be reached. ")
+    assert world.fails("shared_data_trial", paths=[], megabytes=1).startswith("No node is reachable. ")

@@ -109,7 +109,7 @@ def test_launches_are_listed_with_last_output_lines(
     said.clear()
     assert world.fails("launch_jobs").startswith("No node reported its launches. node")
     world.vars["groups"] = {}
-    assert world.fails("launch_jobs").startswith("The inventory has no gpu_nodes: ")
+    assert world.fails("launch_jobs").startswith("The group gpu_nodes of the inventory is empty: ")
 
 
 # ---------------------------------------------------------------- drift
@@ -167,7 +167,7 @@ def test_drift_is_shown_and_kept(world: World, monkeypatch: pytest.MonkeyPatch, 
         assert line in found["msg"]
     assert json.loads(drift.run(json=True)["msg"])["differences"] == [one]
     world.vars["groups"] = {}
-    assert world.fails("drift").startswith("The inventory has no gpu_nodes: ")
+    assert world.fails("drift").startswith("The group gpu_nodes of the inventory is empty: ")
 
 
 def test_drift_is_repaired_on_nodes_without_launch(
@@ -225,11 +225,11 @@ def test_installed_state_is_recorded(world: World, monkeypatch: pytest.MonkeyPat
     said = {"node1": {"written": True}, "node2": {"written": False}}
     programs = Programs(monkeypatch, keep=lambda name, _: said.get(name, SILENT))
     assert world.run("installed_record", check=True) == {"changed": False, "written": []}
-    late = "drift cannot say later what has changed"
+    late = "drift cannot report later changes"
     found = world.run("installed_record", parts=["environment"])
     assert (found["written"], found["warnings"]) == (
         ["node1"],
-        [f"node3: what is installed was not written down, so that {late}: no route to host"],
+        [f"node3: the installed state was not recorded, so {late}: no route to host"],
     )
     assert {(asked["run"], *asked["parts"]) for _, _, asked in programs.asked} == {(RUN, "environment")}
     programs.answers["keep"] = {"written": False}
@@ -281,7 +281,9 @@ def test_output_of_a_launch_is_followed(world: World, monkeypatch: pytest.Monkey
     none = world.run("launch_jobs", logs=launch, rank=5)
     assert (none["over"], none["outcome"]) == (False, f"{launch} is still running")
     programs.answers["plan"] = {"plan": None}
-    assert world.fails("launch_jobs", logs=launch).startswith(f"{launch} is not known here, nor kept on node1, node2")
+    assert world.fails("launch_jobs", logs=launch).startswith(
+        f"Launch {launch} is not known on this controller or on node1, node2"
+    )
 
 
 def notebook(**more: Any) -> dict[str, Any]:
@@ -336,7 +338,7 @@ def test_nothing_to_diagnose_is_reported(
     nothing: dict[str, Any] = {"agents": [], "unseen": {}}
     Programs(monkeypatch, agents=lambda name, _: nothing if name == "node1" else SILENT)
     live = world.run("diagnose", live=True)
-    assert live["said"].startswith("No torchrun runs on any node that answers: there is nothing to diagnose.")
+    assert live["said"].startswith("Nothing to diagnose: no torchrun is running on the nodes that responded.")
     assert "node2 was not checked: no route to host." in live["said"]
     assert displayed[-1] == f"  {live['said']}"
     none = world.run("diagnose")
@@ -345,7 +347,7 @@ def test_nothing_to_diagnose_is_reported(
     well = f"Nothing to diagnose: launch {OLDER} succeeded (all is well)"
     assert world.run("diagnose", launch=OLDER)["outcome"] == world.run("diagnose")["outcome"] == well
     world.vars["groups"] = {}
-    assert world.fails("diagnose").startswith("The inventory has no gpu_nodes: ")
+    assert world.fails("diagnose").startswith("The group gpu_nodes of the inventory is empty: ")
 
 
 def test_foreign_logs_are_diagnosed_without_nodes(

@@ -99,7 +99,7 @@ def test_ssh_config_is_imported(project: Path) -> None:
     (made / "hosts.yml").write_text("# mine\n")
     code, said = played(project, *asked)
     assert code == 2
-    assert "inventory/rack2 is there already, and is not written over" in said
+    assert "inventory/rack2 already exists" in said
     assert (made / "hosts.yml").read_text() == "# mine\n"
     assert sorted(path.name for path in (project / "inventory").iterdir()) == ["lab", "rack2"]
 

@@ -136,7 +136,7 @@ class WatchedLaunch:
 
         return self.seen(plan, follow)
 
-    # ------------------------------------------------------------ attaching and stopping
+    # ------------------------------------------------------------ attaching
 
     def attach(self, plan: LaunchPlan) -> WatchedOutcome:
         """Follow the launch to its end. An interruption does not stop the launch."""

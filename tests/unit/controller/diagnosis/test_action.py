@@ -24,6 +24,6 @@ def test_invalid_launch_id_creates_no_folder(launch_id: str, tmp_path: Path) -> 
     kept.mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))
     action: Any = SimpleNamespace()  # without access to files or nodes
-    with pytest.raises(AnsibleActionFail, match="is no launch ID"):
+    with pytest.raises(AnsibleActionFail, match="is not a launch ID"):
         module.ActionModule.known(action, launch_id, kept, {})
     assert sorted(tmp_path.rglob("*")) == before

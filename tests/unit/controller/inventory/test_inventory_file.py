@@ -102,7 +102,7 @@ def test_a_variable_stays_where_the_node_has_it(lab: Path) -> None:
 def test_two_writers_are_kept_apart(lab: Path, monkeypatch: pytest.MonkeyPatch, held: bool) -> None:
     if held:
         monkeypatch.setattr(inventory_file, "one_writer", lambda folder: one_writer(folder, 0.1))
-        with one_writer(lab), pytest.raises(TimeoutError, match="another run has been writing there"):
+        with one_writer(lab), pytest.raises(TimeoutError, match="another run has locked the folder"):
             add_nodes([str(lab)], {"node3": {}})
         assert (lab / "hosts.yml").read_text() == HOSTS
         return

@@ -151,4 +151,4 @@ def test_what_cannot_be_written_here_is_left(home: Home) -> None:
     fetched = home.fetch(Nodes())
     assert fetched.left == {"node1": {"a.bin": "Is a directory"}}
     assert home.kept() == {"node1/b.bin": b"y"}
-    assert home.said[0].endswith("the same is not said again")
+    assert home.said[0].endswith("the launch continues (shown once)")

@@ -91,7 +91,7 @@ def test_what_the_options_say(tmp_path: Path) -> None:
     assert found.in_plan == {"source": name, "id": "", "folders": ["/data", "/sets"]}
     with pytest.raises(PlanError, match="has no digest"):
         read_image(LaunchOptions(image="train:1"))
-    with pytest.raises(PlanError, match="cannot show /a,b: it is no absolute path"):
+    with pytest.raises(PlanError, match="Cannot mount /a,b in the container: the path "):
         read_image(LaunchOptions(image=name, chdir="/a,b"))
 
 

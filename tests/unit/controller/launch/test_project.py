@@ -130,9 +130,9 @@ def test_what_git_refuses_is_quoted(source: Path, monkeypatch: pytest.MonkeyPatc
     git(source, "init", "--quiet")
     (source / ".git/HEAD").write_text("spoilt")
     (source / ".git/config").write_text("[spoilt\n")
-    assert "git says: fatal: " in refusal(source)
+    assert "git reports: fatal: " in refusal(source)
     monkeypatch.setattr(reading, "GIT", ("a-git-that-is-not-there",))
-    assert "is kept in git, and git is not installed here" in refusal(source)
+    assert "is a git repository, but git is not installed" in refusal(source)
 
 
 def test_a_part_of_a_file_is_read_for_the_nodes(source: Path) -> None:

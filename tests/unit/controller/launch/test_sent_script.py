@@ -74,12 +74,12 @@ def test_what_cannot_be_sent_is_said(folder: Path, tmp_path: Path, monkeypatch: 
     script.write_text("x" * 41)
     monkeypatch.setattr(sent_script, "MOST", 40)
     assert sent_script.unsendable(script) == (
-        f"The script {script} has 41 bytes, and the maximum is 40 bytes (script_src): put what is larger on every"
-        " node, and name the script there (script)."
+        f"The script {script} has 41 bytes; the limit is 40 bytes (script_src). Copy larger files to every node, and"
+        " set their path there (script)."
     )
     assert sent_script.unsendable(folder) == (
-        f"The Python files in {folder} have 54 bytes, and the maximum is 40 bytes (script_src): put what is larger on"
-        " every node, and name the script there (script)."
+        f"The Python files in {folder} have 54 bytes; the limit is 40 bytes (script_src). Copy larger files to every"
+        " node, and set their path there (script)."
     )
 
 

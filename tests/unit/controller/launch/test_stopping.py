@@ -117,7 +117,7 @@ def test_whoever_may_take_long_to_stop_is_waited_for(tmp_path: Path, monkeypatch
     assert [payload["seconds"] for _, _, payload in nodes.asked] == [60, 60]
     stopping.heed()
     assert waited == [75.0]
-    assert "for 95 s at most" in said[-1]
+    assert "for at most 95 s" in said[-1]
     stopping.told -= 11
     stopping.heed()
-    assert said[-1].endswith(" s are left to them")
+    assert said[-1].endswith(" s left")

@@ -205,8 +205,8 @@ def test_interrupted_again_while_it_is_ended(leased: Supervised, monkeypatch: py
     assert record.decision is not None
     assert (record.decision.ending, leased.asked("stop")) == (Ending.INTERRUPTED, list(NODES))
     assert [sentence.partition(",")[0] for sentence in leased.said] == [
-        "The ranks were told to end (SIGTERM)",
-        "Still ending 20260101-120000-abcd on its nodes",
+        "SIGTERM was sent to the ranks",
+        "Still stopping 20260101-120000-abcd on its nodes",
     ]
     assert not record.unseen
 

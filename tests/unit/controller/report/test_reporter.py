@@ -336,7 +336,7 @@ def test_command_of_a_node_is_quoted_and_not_completed(tmp_path: Path, task: str
 def test_failing_report_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("a file where a folder should be")
     done = played(tmp_path, "gpu_nodes: {hosts: {node1: {ansible_host: 10.1.2.300}}}", "site.yml")
-    assert "No report is written of this run" in done.stderr
+    assert "The report of this run was not written" in done.stderr
     assert done.stdout.splitlines()[-1].startswith("STOPPED at ")
     assert "Traceback" not in done.stdout + done.stderr
 
