@@ -322,7 +322,7 @@ def test_mutated_inventory_is_reported_in_sentences(
         draw = random.Random(number)
         files = mutated(draw.choice(SMALL), draw)
         try:
-            found = judge(tmp_path / str(number), files, monkeypatch)
+            found = validate(tmp_path / str(number), files, monkeypatch)
         except (AnsibleError, SystemExit):
             answers["not loaded"] += 1  # rejected by Ansible or by yaml_syntax, before a play begins
             continue

@@ -181,9 +181,6 @@ def _bastions(nodes: Sequence[SharedNode]) -> str:
         return ""
     lines = [
         "\nNodes are reached through jump hosts. Log in to each once with `ssh`, and compare the host key:\n",
-        *(
-            f"- {name}: {', '.join(key.fingerprint for key in hop.keys) or 'ask'}"
-            for name, hop in hops.items()
-        ),
+        *(f"- {name}: {', '.join(key.fingerprint for key in hop.keys) or 'ask'}" for name, hop in hops.items()),
     ]
     return "\n".join(lines) + "\n"

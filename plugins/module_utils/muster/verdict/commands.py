@@ -39,9 +39,7 @@ OPTIONS = re.compile(r"(?:\ -{1,2}[\w-]+(?:[ =](?:'[^']*'|(?!-)[^\s']+))?)*")
 
 
 PLACE = re.compile(r"\{([a-z_]+)\}")
-NODES = re.compile(
-    r"[A-Za-z0-9_][A-Za-z0-9_.:\[\]-]{0,252}"
-)  # a node, group, or range such as node[1:2]; ASCII only
+NODES = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:\[\]-]{0,252}")  # a node, group, or range such as node[1:2]; ASCII only
 LONGEST_VALUE = 1000
 
 
