@@ -91,7 +91,7 @@ def test_what_the_options_say(tmp_path: Path) -> None:
     assert found.in_plan == {"source": name, "id": "", "folders": ["/data", "/sets"]}
     with pytest.raises(PlanError, match="has no digest"):
         read_image(LaunchOptions(image="train:1"))
-    with pytest.raises(PlanError, match="cannot show /a,b: it is no absolute path"):
+    with pytest.raises(PlanError, match="cannot show /a,b: it is not a plain absolute path"):
         read_image(LaunchOptions(image=name, chdir="/a,b"))
 
 
@@ -160,4 +160,4 @@ def test_somebodys_own_launch_asks_no_node() -> None:
     prepared, asked, _ = brought({}, own="ada")
     assert prepared.refused
     assert asked == []
-    assert "this one is ada's own, without root" in prepared.findings[0].summary
+    assert "this is a user launch of ada, without root" in prepared.findings[0].summary

@@ -74,11 +74,11 @@ def test_what_cannot_be_sent_is_said(folder: Path, tmp_path: Path, monkeypatch: 
     script.write_text("x" * 41)
     monkeypatch.setattr(sent_script, "MOST", 40)
     assert sent_script.unsendable(script) == (
-        f"The script {script} has 41 bytes, and the maximum is 40 bytes (script_src): put what is larger on every"
+        f"The script {script} has 41 bytes, and at most 40 bytes are sent (script_src): put what is larger on every"
         " node, and name the script there (script)."
     )
     assert sent_script.unsendable(folder) == (
-        f"The Python files in {folder} have 54 bytes, and the maximum is 40 bytes (script_src): put what is larger on"
+        f"The Python files in {folder} have 54 bytes, and at most 40 bytes are sent (script_src): put what is larger on"
         " every node, and name the script there (script)."
     )
 
