@@ -76,5 +76,5 @@ def test_a_plan_travels_packed() -> None:
     assert unpacked(kept.packed(json.dumps(PLAN.as_json()).encode())) == PLAN.as_json()
     for text in (None, 7, "x", "eA=="):
         assert unpacked(text) is None
-    with pytest.raises(OSError, match="cannot be kept"):
+    with pytest.raises(OSError, match="cannot be stored"):
         kept.unpacked("eA==")

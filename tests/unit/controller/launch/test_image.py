@@ -160,4 +160,4 @@ def test_somebodys_own_launch_asks_no_node() -> None:
     prepared, asked, _ = brought({}, own="ada")
     assert prepared.refused
     assert asked == []
-    assert "this one is ada's own, without root" in prepared.findings[0].summary
+    assert "this is a user launch of ada, without root" in prepared.findings[0].summary

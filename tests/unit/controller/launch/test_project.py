@@ -57,7 +57,7 @@ def test_without_git_all_goes_but_what_is_left_out_by_name(source: Path) -> None
     assert manifest.parse(found.manifest) == list(found.files)
     assert found.in_plan["digest"] == hashlib.sha256(found.manifest).hexdigest()
     (said,) = found.warnings
-    assert said.startswith("launch_project: .env, notes.txt are not sent")
+    assert said.startswith("launch_project: .env, notes.txt are not copied")
 
 
 def test_with_git_what_it_knows_and_what_is_new(source: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_link_goes_as_the_file_that_it_leads_to_or_not_at_all(source: Path, tm
             git(source, "init", "--quiet")
         found = read_project(str(source), 100)
         assert "again.py" in paths(found)
-        assert found.warnings[-1].startswith("launch_project: hidden, nowhere, outside, sub are not sent")
+        assert found.warnings[-1].startswith("launch_project: hidden, nowhere, outside, sub are not copied")
 
 
 def test_a_key_is_sent_where_its_owner_says_so(source: Path) -> None:
@@ -121,7 +121,7 @@ def test_what_cannot_be_sent_is_refused_with_all_reasons(source: Path, tmp_path:
     (source / "data.bin").write_bytes(bytes(2_000_000))
     said = refusal(source, 1)
     assert "'odd\\nname': its name contains non-printable characters" in said
-    assert "the maximum is 1 MB. The largest: data.bin (2 MB)" in said
+    assert "the maximum is 1 MB. Largest files: data.bin (2 MB)" in said
     assert "is not a folder on the controller" in refusal(tmp_path / "nowhere")
     assert "is not a folder on the controller" in refusal(source / "train.py")
 
