@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from machines import Play
 
 LAB = Path(__file__).parents[2] / "inventory/lab"
-SAMPLE = "node1: 198.51.100.11 is a sample address"
+SAMPLE = "node1: 198.51.100.11 is reserved for documentation"
 
 
 def test_sandbox_inventory_is_valid(play: Play) -> None:

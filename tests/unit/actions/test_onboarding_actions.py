@@ -112,7 +112,7 @@ def test_what_the_inventory_would_then_have_wrong_is_refused(world: World) -> No
     assert (again["nodes"], again["onboarding"]) == ([], {"node3": {"standing": "member"}})
     first, second = world.fails("onboard_request", node="node8", address="203.0.113.9").splitlines()
     assert first == "What is to be onboarded has 1 problem, and no node was contacted."
-    assert second.startswith("- node8: 203.0.113.9 is a sample address: ")
+    assert second.startswith("- node8: 203.0.113.9 is reserved for documentation ")
 
 
 # ---------------------------------------------------------------- the trial with a member

@@ -159,11 +159,9 @@ def test_valid_sshd_settings_are_accepted(code: int, said: str) -> None:
 
 def test_invalid_sshd_settings_are_reported() -> None:
     said = "10-site.conf: line 1: Bad configuration option: Nonsense\r\n10-site.conf: terminating, 1 bad option\r\n"
-    reported = sshd.broken(255, said)
-    assert (
-        "10-site.conf: line 1: Bad configuration option: Nonsense 10-site.conf: terminating, 1 bad option." in reported
-    )
-    assert reported.endswith("sudo sshd -t")
+    shown = sshd.broken(255, said)
+    assert "10-site.conf: line 1: Bad configuration option: Nonsense 10-site.conf: terminating, 1 bad option." in shown
+    assert shown.endswith("sudo sshd -t")
 
 
 def kexinit(kex: str, keys: str, macs: str) -> bytes:

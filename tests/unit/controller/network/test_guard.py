@@ -163,7 +163,7 @@ def test_a_change_that_fails_is_undone_at_once(guarded: Callable[..., tuple[Node
     failed = fails(guard, apply)
     assert str(failed) == (
         "node1: the change of the firewall was undone, because the change failed on the node (nft: syntax error). The"
-        " node answers and is as it was before. Look at the rules."
+        " node is reachable and in its previous state. Look at the rules."
     )
     assert failed.undone is True
     assert node.verbs == ["arm", "undo", "state"]
