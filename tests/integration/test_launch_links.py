@@ -110,7 +110,7 @@ def test_heartbeat_port_of_a_detached_launch_is_probed(drill: Drill, nodes: list
     drill.variables.update(launch_detached=True, launch_time_limit=600)
     with net_faults.shut(nodes[0], nodes[1], port, f"{port} ip saddr {nodes[1].address}", "drop", refused=False):
         assert refused(drill) == ["fail net.master_port.dropped node1 node2"]
-        assert f"node1: node2 cannot connect to this node on port {port}, but other nodes can" in drill.verdict()["summary"]
+        assert f"node1: node2 cannot connect to this node on port {port}, but other" in drill.verdict()["summary"]
         assert nothing_listens(nodes)
 
 

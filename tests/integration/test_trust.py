@@ -251,8 +251,8 @@ def test_hashed_and_foreign_lines_are_kept(play: Play, tmp_path: Path, first: Ma
     left = play(TRUST, inventory=lab)
     assert left.rc == 0, left.stdout
     assert (
-        "node2 is not in the inventory, but its key is still pinned. Remove it with:"
-        f" ssh-keygen -R {second.address}" in left.stdout
+        f"node2 is not in the inventory, but its key is still pinned. Remove it with: ssh-keygen -R {second.address}"
+        in left.stdout
     )
 
 

@@ -87,7 +87,7 @@ def test_a_key_is_copied_by_a_login_with_a_password(
     none = f"node1: {tmp_path}/id.pub cannot be copied: No such file or directory."
     assert world.fails("ssh_copy_key").startswith(none[:-1])
     (tmp_path / "id.pub").write_text("no key")
-    assert world.fails("ssh_copy_key").startswith(f"node1: {tmp_path}/id.pub cannot be copied: the file has no public key")
+    assert world.fails("ssh_copy_key").startswith(f"node1: {tmp_path}/id.pub cannot be copied: the file has no")
     (tmp_path / "id.pub").write_text(f"{KEY} ada@desk\n")
     assert world.run("ssh_copy_key")["changed"] is world.run("ssh_copy_key", check=True)["changed"] is True
     assert (modules.ran[0], proven) == (("ssh_copy_key", {"key": f"{KEY} ada@desk"}), ["node1"])

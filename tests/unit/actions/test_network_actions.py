@@ -105,8 +105,8 @@ def test_a_firewall_that_cannot_be_changed_says_why(world: World, programs: Prog
     assert first.startswith("node1: the firewall was changed, but is not yet as it shall be: next is ")
     programs.answers["apply"] = {"failed": "ufw is broken"}
     assert world.fails("firewall") == (
-        "node1: the change of the firewall was undone, because the change failed on the node (ufw is broken). The node"
-        " is reachable and in its previous state. Compare the rules of others on the node (docs/ports.md) and run again."
+        "node1: the change of the firewall was undone, because the change failed on the node (ufw is broken). The node is"
+        " reachable and in its previous state. Compare the rules of others on the node (docs/ports.md) and run again."
     )
     short = "node1: firewall_confirm_seconds is too short for a new connection; the minimum is 30."
     assert world.fails("firewall", confirm_seconds=29) == short

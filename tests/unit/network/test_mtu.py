@@ -72,7 +72,6 @@ def test_one_failed_path_reverts_all_nodes() -> None:
     assert list(mtu.ended("node1", judged, interface="eth1", changed=True)) == [f"{own}. {fix}"]
     other = f"the MTU of eth1 is reverted, because on node1 {own}. {fix}"
     assert list(mtu.ended("node3", judged, interface="eth1", changed=True)) == [other]
-    # Unchanged nodes with working paths are not reported.
     assert list(mtu.ended("node3", judged, interface="eth1", changed=False)) == []
     assert judged.silent == {"node3": ["node4"]}
     assert list(mtu.ended("node1", mtu.judge(paths[1:], 9000), interface="eth1", changed=True)) == []

@@ -51,7 +51,6 @@ def test_files_match_the_case(case: dict[str, Any]) -> None:
     for name, text in case["after"].items():
         assert getattr(wanted, name) == text
     assert list(wanted.strangers) == case.get("strangers", [])
-    # A second run changes nothing.
     again = ssh_mesh.wanted(
         "rack", "muster", members(case["members"]), IDENTITY, wanted.authorized_keys, wanted.config, wanted.known_hosts
     )

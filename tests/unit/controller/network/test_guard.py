@@ -196,8 +196,8 @@ def test_a_node_that_does_not_come_back_is_for_its_console(guarded: Callable[...
     failed = fails(guard)
     assert str(failed) == (
         "node1: the node does not respond (no route to host). It should have undone the change of the firewall after 30"
-        " seconds, because a new connection failed after the change (no route to host). Reboot it from its console: this"
-        " restores the previous state from /var/lib/muster/guard/firewall."
+        " seconds, because a new connection failed after the change (no route to host). Reboot it from its console:"
+        " this restores the previous state from /var/lib/muster/guard/firewall."
     )
     assert failed.undone is False
     assert node.verbs.count("state") == 30 + PATIENCE - 19
