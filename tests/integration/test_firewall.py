@@ -501,7 +501,7 @@ def test_node_reverts_a_change_that_cuts_ssh(play: Play, nodes: list[Machine], o
     assert result.rc != 0
     said = message_of(result, live.name)
     assert "the change of the firewall was undone, because a new connection failed" in said, result.stdout
-    assert "The node is reachable and in its previous state" in said
+    assert "The node was restored and is reachable" in said
     assert answers(outsider, live)
     assert state(live) == before
     assert live.inside("ls", GUARD, check=False).returncode != 0

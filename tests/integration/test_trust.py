@@ -251,7 +251,7 @@ def test_hashed_and_foreign_lines_are_kept(play: Play, tmp_path: Path, first: Ma
     left = play(TRUST, inventory=lab)
     assert left.rc == 0, left.stdout
     assert (
-        f"node2 is not in the inventory, but its key is still pinned. Remove it with: ssh-keygen -R {second.address}"
+        f"not in the inventory, but its key is still pinned. Remove it with: ssh-keygen -R {second.address}"
         in left.stdout
     )
 

@@ -105,8 +105,8 @@ def test_a_firewall_that_cannot_be_changed_says_why(world: World, programs: Prog
     assert first.startswith("node1: the firewall was changed, but is not yet as it shall be: next is ")
     programs.answers["apply"] = {"failed": "ufw is broken"}
     assert world.fails("firewall") == (
-        "node1: the change of the firewall was undone, because the change failed on the node (ufw is broken). The node is"
-        " reachable and in its previous state. Compare the rules of others on the node (docs/ports.md) and run again."
+        "node1: the change of the firewall was undone, because the change failed on the node (ufw is broken). The node"
+        " was restored and is reachable. Compare the rules of others on the node (docs/ports.md) and run again."
     )
     short = "node1: firewall_confirm_seconds is too short for a new connection; the minimum is 30."
     assert world.fails("firewall", confirm_seconds=29) == short
@@ -233,7 +233,7 @@ def test_settings_of_sshd_are_kept_under_guard(world: World, programs: Programs)
     gone = world.run("ssh_mesh_sshd", check=True, **{**options, "settings": ""})
     assert (gone["changed"], gone["diff"]["before"], gone["diff"]["after"]) == (True, "UseDNS yes\n", "")
     said = "node1: the change of the sshd was undone, because the change failed on the node (sshd -t: bad). The node"
-    fix = "is reachable and in its previous state. A controller that knows the node by its ecdsa key alone cannot "
+    fix = "was restored and is reachable. A controller that knows the node by its ecdsa key alone cannot "
     assert world.fails("ssh_mesh_sshd", **options).startswith(f"{said} {fix}")
 
 
