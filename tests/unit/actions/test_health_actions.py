@@ -77,7 +77,7 @@ def test_the_verdict_on_all_nodes_is_kept(world: World, tmp_path: Path) -> None:
     world.registered("node2", "look", {})
     world.vars["ansible_play_hosts_all"] = ["node1"]
     found = judged(world)
-    assert found["refusal"].startswith("node1: the node was not inspected: no route")
+    assert found["refusal"].startswith("node1: it could not be looked at: no route")
     assert {"id": "node", "node": "node2", "why": "--limit leaves it out"} in found["verdict"]["coverage"]["skipped"]
     world.registered("node1", "look", {})
     assert "it could not be reached, or an earlier step failed on it" in judged(world)["refusal"]
@@ -116,8 +116,8 @@ def test_a_new_node_is_judged_for_itself_and_strictly(world: World, tmp_path: Pa
 
 def test_a_new_node_that_could_not_be_looked_at_is_no_member(world: World, tmp_path: Path) -> None:
     world.registered("node1", "look", {"msg": "no route."})
-    assert onboarded(world, {})["msg"].startswith("node1: the node was not inspected: no route")
+    assert onboarded(world, {})["msg"].startswith("node1: it could not be looked at: no route")
     world.registered("node1", "look", {})
     found = onboarded(world, {})
-    assert found["msg"].startswith("node1: the node was not inspected: it could not be looked at")
+    assert found["msg"].startswith("node1: it could not be looked at: it could not be looked at")
     assert not (tmp_path / f"artifacts/rack/{RUN}").exists()

@@ -221,6 +221,6 @@ def test_a_change_of_an_interrupted_run_is_undone_first(guarded: Callable[..., t
 def test_it_can_be_taken_back_for_another_reason(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     node, guard = guarded(state=[{"armed": False, "id": None, "failed": []}])
     change = guard.begin(apply=lambda: None)
-    with pytest.raises(GuardError, match=r"was undone, because packets were lost\. The node answers "):
+    with pytest.raises(GuardError, match=r"was undone, because packets were lost\. The node was restored "):
         guard.take_back(change, "packets were lost")
     assert node.verbs == ["arm", "undo", "state"]
