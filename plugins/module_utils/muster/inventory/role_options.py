@@ -56,9 +56,7 @@ def users_root_is_a_path(inventory: Inventory) -> Iterator[Problem]:
         root = node.text("cluster_users_root")
         if "cluster_users_root" in node.variables and not (root.startswith("/") and root.strip("/")):
             yield Problem(
-                node.name,
-                f"cluster_users_root is {root!r}, which is not an absolute path below /",
-                "Write an absolute path",
+                node.name, f"cluster_users_root is {root!r}, which is not an absolute path", "Write a path below /"
             )
 
 
@@ -179,9 +177,7 @@ def nccl_conf_is_a_mapping(inventory: Inventory) -> Iterator[Problem]:
             yield Problem(node.name, what, fix)
         if isinstance(request, dict) and node.variables.get("nccl_install") is not True:
             what = "nccl_conf sets variables, but nccl_install is false, so they would not be written"
-            yield Problem(
-                node.name, what, "Set nccl_install to true, or write the variables to /etc/nccl.conf manually"
-            )
+            yield Problem(node.name, what, "Set nccl_install to true, or write them to /etc/nccl.conf manually")
 
 
 def fabric_options_can_be_had(inventory: Inventory) -> Iterator[Problem]:

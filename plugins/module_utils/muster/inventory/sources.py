@@ -43,9 +43,7 @@ def mirror_urls_can_be_used(inventory: Inventory) -> Iterator[Problem]:
 def _url(place: str, what: str, url: object) -> Iterator[Problem]:
     text = url if isinstance(url, str) else ""
     if _password(text):
-        fix = (
-            "Let the mirror authorize the nodes by IP address, or put the password in /etc/apt/auth.conf.d on the nodes"
-        )
+        fix = "Let the mirror authorize the nodes by IP address, or put the password in their /etc/apt/auth.conf.d"
         yield Problem(place, f"{what} contains a password, which every user of a node could read", fix)
     elif not re.fullmatch(r"(https?://[^\s/]+|file:)/\S*", text):
         yield Problem(place, f"{what} is {url!r}, which is not a URL", "Write a URL such as http://mirror.lab/ubuntu/")

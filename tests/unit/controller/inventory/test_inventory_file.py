@@ -122,7 +122,7 @@ def test_what_somebody_else_changed_meanwhile_is_not_overwritten(lab: Path, monk
         return text + "# ours\n"
 
     monkeypatch.setattr(changes, "assign", slow)
-    with pytest.raises(AnsibleError, match="was changed by somebody else just now"):
+    with pytest.raises(AnsibleError, match="was changed by another process"):
         set_variables(["lab"], {"node1": FAN})
     assert (lab / "hosts.yml").read_text() == HOSTS + "# mine\n"
 
@@ -164,11 +164,11 @@ def test_lines_for_a_node_among_many(lab: Path) -> None:
 
 def test_a_plugin_or_a_script_is_left_alone(lab: Path) -> None:
     (lab / "hosts.yml").write_text("plugin: ansible.builtin.constructed\nstrict: false\n")
-    assert "Write node3 into lab/hosts.yml" in by_hand(add_nodes(["lab"], {"node3": {}}))
+    assert "Add node3 to lab/hosts.yml" in by_hand(add_nodes(["lab"], {"node3": {}}))
     script = lab / "hosts.yml"
     script.write_text('#!/bin/sh\necho \'{"gpu_nodes": {"hosts": ["node1"]}}\'\n')
     script.chmod(0o755)
-    assert by_hand(remove_nodes(["lab"], ["node1"])) == "Take node1 out of lab/hosts.yml line 2."
+    assert by_hand(remove_nodes(["lab"], ["node1"])) == "Remove node1 from lab/hosts.yml line 2."
 
 
 def test_a_writer_that_does_not_end_is_not_waited_for(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_nothing_is_pinned_that_nobody_has_confirmed(
         monkeypatch.setattr(Display, "prompt_until", prompt)
 
     answers(b"no\n")
-    again = f"When the keys are confirmed, type: {TRUST} -e trust_confirmed=true"
+    again = f"Check the keys, then run: {TRUST} -e trust_confirmed=true"
     assert lab.fails(confirmed=False) == f"Nothing was pinned. {again}"
     assert asked[0].endswith(" [yes/no]")
     assert not lab.known_hosts.exists()
