@@ -193,7 +193,7 @@ def asked(evidence: LaunchEvidence, table: dict[tuple[str, str], list[Any]], dec
         (Decision(Ending.FAILED, "a rank failed on node2", "node2"), list(NODES)),
         (Decision(Ending.STALLED, "no rank wrote a line"), list(NODES)),
         # It does not answer anyway.
-        (Decision(Ending.NODE, "no answer", "node2"), ["node1", "node3"]),
+        (Decision(Ending.NODE, "no response", "node2"), ["node1", "node3"]),
         (Decision(Ending.FINISHED, "the launch succeeded on all nodes"), []),
         (Decision(Ending.INTERRUPTED, "Ctrl-C"), []),
         (Decision(Ending.DETACHED, "all ranks run"), []),

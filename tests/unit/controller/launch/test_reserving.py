@@ -145,7 +145,7 @@ def test_before_the_start_others_are_waited_for() -> None:
     reserve = Reserve(wait=True)
     prepared = reserve.reserving.prepared(looks([BUSY], [BUSY], []))
     assert not prepared.refused
-    assert reserve.said == ["waits: node2: launch x has it"]
+    assert reserve.said == ["waiting: node2: launch x has it"]
 
 
 def test_what_waiting_does_not_change_is_not_waited_for() -> None:

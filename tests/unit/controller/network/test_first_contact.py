@@ -195,7 +195,7 @@ def test_a_node_that_does_not_answer_is_named(tmp_path: Path, servers: list[Serv
     assert found["warnings"] == [f"node2 did not respond. Once reachable, run {TRUST} again."]
     assert found["nodes"][1]["why"] == "connection refused"
     none = Lab(tmp_path / "none", [closed]).run()
-    assert (none["failed"], none["msg"]) == (True, "No node responded:\nnode1: connection refused")
+    assert (none["failed"], none["msg"]) == (True, "No node responded.\nnode1: connection refused")
 
 
 def test_a_key_that_the_inventory_has_is_the_one_that_counts(tmp_path: Path, servers: list[Server]) -> None:

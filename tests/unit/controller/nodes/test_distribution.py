@@ -76,7 +76,7 @@ def test_it_goes_to_one_node_and_from_there_to_the_others_and_then_only_what_is_
     assert nodes.verbs("node1") == ["stored", "put", "put", "put", "offer", "share"]
     assert [nodes.verbs(name) for name in list(nodes.places)[1:]] == [["stored", "share"]] * 5
     assert nodes.said[0].startswith("project: 4 files, 8 MB, sent to node1 in ")
-    assert nodes.said[1] == "project: 8 MB, from node1 along node2, node3, node4 and 2 more"
+    assert nodes.said[1] == "project: 8 MB, copying from node1 to node2, node3, node4 and 2 more"
     assert nodes.said[2].startswith("project: from node1 to node2, node3, node4 and 2 more in ")
     assert len(nodes.said) == 3
 
