@@ -48,7 +48,7 @@ def test_whoever_logs_in_by_another_name_looks_as_root() -> None:
     ("plans", "problem"),
     [
         ((has(None), has(None)), "Launch 20260101-120000-abcd is not known on this controller or on node1, node2."),
-        ((has(None), "no route to host"), "node2 did not say: no route to host"),
+        ((has(None), "no route to host"), "node2 did not respond: no route to host"),
         ((has(), has(replace(PLAN, master_port=7))), "node1, node2 keep different plans of"),
         (
             (has(), has(replace(PLAN, launch_id="x"))),

@@ -104,8 +104,8 @@ def test_a_sentence_behind_an_option_is_whole(typed: list[str], said: str) -> No
 
 
 TEMPLATE = (
-    "{where}: {name} holds a template, which would run on the controller, and a job file is data. Write the value"
-    " itself, put the template into the inventory, or begin the value with !unsafe to pass it on as it is."
+    "{where}: {name} contains a template, which would run on the controller; a job file may contain only data. Write"
+    " the value itself, move the template to the inventory, or mark the value as !unsafe to pass it as is."
 )
 
 
@@ -155,8 +155,8 @@ def test_a_job_file_chooses_no_program_of_the_controller(tmp_path: Path, monkeyp
     lines = ("launch_script: a", "ansible_ssh_common_args: -o ProxyCommand=x", "ansible_connection: local")
     run = given(monkeypatch, written(tmp_path, "\n".join([*lines, "ansible_user: anna"])), "ansible_ssh_args=-v")
     assert [one.partition(", because")[0] for one in job.code_in(run, [])] == [
-        f"{tmp_path}/job.yml line 2: ansible_ssh_common_args is not for a job file",
-        f"{tmp_path}/job.yml line 3: ansible_connection is not for a job file",
+        f"{tmp_path}/job.yml line 2: ansible_ssh_common_args is not allowed in a job file",
+        f"{tmp_path}/job.yml line 3: ansible_connection is not allowed in a job file",
     ]
 
 

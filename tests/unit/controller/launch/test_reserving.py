@@ -88,7 +88,7 @@ def test_who_waits_lets_go_meanwhile_and_says_for_whom_once() -> None:
     reserve = Reserve(busy, busy, busy, seen(None), seen(OURS), wait=True)
     assert reserve(busy) is None
     assert reserve.asked == [False, False, False, False, True]
-    assert reserve.said == [f"waits: node2: launch {OLDER} of ada (PID 441) holds the CPU slot"]
+    assert reserve.said == [f"waiting: node2: launch {OLDER} of ada (PID 441) holds the CPU slot"]
 
 
 def test_waiting_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:

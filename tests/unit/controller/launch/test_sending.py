@@ -67,7 +67,7 @@ def test_a_copy_that_is_another_is_not_what_was_sent() -> None:
     sent, _ = sending()
     assert sent.changed({"project": PROJECT.digest}) == ""
     for told in ({}, {"project": ""}, {"project": "b" * 64}, {"project": None}):
-        assert "is not what was sent" in sent.changed(told)
+        assert "differs from the project that was sent" in sent.changed(told)
 
 
 def test_a_launch_without_a_project_asks_nothing() -> None:

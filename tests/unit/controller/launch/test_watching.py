@@ -173,7 +173,7 @@ def test_who_comes_late_to_a_launch_that_another_has_ended_says_so(attached: Cal
     record = late.supervisor.attach()
     assert record.decision is not None
     assert record.decision.ending is Ending.INTERRUPTED
-    assert "dealt with by another supervisor" in record.decision.text
+    assert "another supervisor has collected it" in record.decision.text
 
 
 def test_answers_of_no_use_end_nothing(leased: Supervised) -> None:

@@ -121,7 +121,7 @@ def test_a_machine_is_taken_on_where_root_can_be_had(world: World) -> None:
     assert met({"node1": node}) == {"node1": ""}
     world.manager.set_nonpersistent_facts("node1", {"ansible_python_interpreter": "/usr/bin/no-python"})
     why = met({"node1": connect(action, "node1", world.vars)})["node1"]
-    assert why.startswith("it has no /usr/bin/no-python (")
+    assert why.startswith("/usr/bin/no-python is missing (")
     assert "Muster requires Python 3.10 or newer" in why
 
 

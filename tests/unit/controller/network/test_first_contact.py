@@ -169,9 +169,7 @@ def test_where_nobody_can_be_asked_the_command_is_shown(lab: Lab, monkeypatch: p
     lab.world.vars["trust_copy_key"] = "yes"
     said = lab.fails(confirmed=False)
     assert said.startswith("Nothing was pinned. ")
-    assert said.endswith(
-        f"After checking the keys, run: {TRUST} -e trust_confirmed=true -e trust_copy_key=true --ask-pass"
-    )
+    assert said.endswith(f"Check the keys, then run: {TRUST} -e trust_confirmed=true -e trust_copy_key=true --ask-pass")
 
 
 def test_another_key_than_the_known_one_is_refused_until_it_is_to_be_replaced(lab: Lab, servers: list[Server]) -> None:

@@ -73,7 +73,7 @@ def test_the_answer_is_the_last_line_that_is_one() -> None:
     [
         ("", "sudo: a password is required\n", "sudo: a password is required"),
         ("only noise\n", "", "only noise"),
-        ("", "", "nothing"),
+        ("", "", "no output"),
         ("", "Traceback\n  File\nKeyError: 'user'\n", "Traceback File KeyError: 'user'"),
     ],
 )

@@ -77,7 +77,7 @@ def test_it_goes_to_one_node_and_from_there_to_the_others_and_then_only_what_is_
     assert [nodes.verbs(name) for name in list(nodes.places)[1:]] == [["stored", "share"]] * 5
     assert nodes.said[0].startswith("project: 4 files, 8 MB, sent to node1 in ")
     assert nodes.said[1] == "project: 8 MB, copying from node1 to node2, node3, node4 and 2 more"
-    assert nodes.said[2].startswith("project: from node1 to node2, node3, node4 and 2 more in ")
+    assert nodes.said[2].startswith("project: copied from node1 to node2, node3, node4 and 2 more in ")
     assert len(nodes.said) == 3
 
     Path(project.source, "a.py").write_bytes(b"3")
@@ -100,7 +100,7 @@ def test_a_node_that_was_tampered_with_gets_it_again_from_another_one(
     spoilt.write_bytes(b"9")
     assert nodes.bring(project) == {}
     assert spoilt.read_bytes() == b"1"
-    assert nodes.said[-1].startswith("project: from node2 to node1 in ")
+    assert nodes.said[-1].startswith("project: copied from node2 to node1 in ")
 
 
 def test_whoever_cannot_be_asked_is_named_and_the_others_get_it(

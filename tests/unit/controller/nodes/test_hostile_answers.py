@@ -66,7 +66,9 @@ def test_a_node_has_no_say_in_the_lines_of_a_notebook(tmp_path: Path, user: str,
     done = run(tmp_path, NOTEBOOK % user, {**ANSWER, "user": EVIL + FOUL}, *options)
     text = shows_nothing_to_obey(done)
     assert done.returncode != 0
-    assert f'node1 answered {"for" if user else "with"} the user "{EVIL}' in " ".join(text.split())
+    assert f'node1 returned the {"" if user else "invalid "}user {"" if user else "name "}"{EVIL}' in " ".join(
+        text.split()
+    )
     assert "ssh -" not in text.rpartition("TASK [Ask]")[2].replace("EXEC", "")
 
 

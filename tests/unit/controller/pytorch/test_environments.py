@@ -57,7 +57,7 @@ def test_a_file_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "vision.txt"
     path.write_text("numpy\n")
     path.chmod(0o666)
-    with pytest.raises(RequirementsError, match="everybody may write in"):
+    with pytest.raises(RequirementsError, match="is writable by all users"):
         read({"requirements": "vision.txt"}, str(tmp_path))
 
 

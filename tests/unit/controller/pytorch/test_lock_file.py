@@ -40,7 +40,7 @@ def test_where_everybody_may_write_no_lock_is_read(tmp_path: Path, name: str) ->
     path = tmp_path / "pytorch.lock.txt"
     path.write_text("")
     (tmp_path / name).chmod(0o777)
-    with pytest.raises(LockError, match="everybody may write in"):
+    with pytest.raises(LockError, match="is writable by all users"):
         LockFile(str(path)).read()
 
 

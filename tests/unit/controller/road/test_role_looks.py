@@ -108,7 +108,12 @@ def test_a_node_that_did_not_answer_brings_the_role_to_all(looks: RoleLooks, see
         ("look", {**look_of("node1"), "key": "ssh-ed25519 K2"}, "node1", "the same private key as node2"),
         ("look", {**look_of("node1"), "host_keys": []}, "node2", "known_hosts of muster differs"),
         ("tried", {"node2": {"code": 255, "said": "Permission denied", "hostname": ""}}, "node1", "does not accept"),
-        ("tried", {"node2": {"code": 0, "said": "", "hostname": "other"}}, "node1", "is called other, not node2"),
+        (
+            "tried",
+            {"node2": {"code": 0, "said": "", "hostname": "other"}},
+            "node1",
+            "the hostname other, not node2",
+        ),
         ("texts", {"authorized_keys": "", "config": "", "known_hosts": ""}, "node1", "config of muster differs"),
         ("why", ["its key is not as it shall be"], "node1", "its key is not"),
         ("texts", "of another shape", "node1", "AttributeError"),

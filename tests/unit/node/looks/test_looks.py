@@ -142,7 +142,7 @@ def test_noise_of_an_environment_is_not_taken_for_an_answer(tmp_path: Path) -> N
     assert seen["there"]
     assert seen["usable"]
     assert "said" not in seen
-    assert seen["why"].endswith("ended with 0: a warning")
+    assert seen["why"].endswith("ended with exit code 0: a warning")
 
 
 def test_an_environment_that_answers_between_noise_is_heard(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_folder_that_others_may_write_is_refused_however_its_address_is_writte
         (tmp_path / name).mkdir()
         (tmp_path / name).chmod(0o777)
     (tmp_path / "wheels/page.html").touch()
-    with pytest.raises(RefusedError, match="everybody may write in"):
+    with pytest.raises(RefusedError, match="is writable by all users"):
         asked(tmp_path, Pip(), find_links=[address.format(tmp_path / "wheels")])
 
 

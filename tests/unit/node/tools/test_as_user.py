@@ -94,7 +94,7 @@ def test_nothing_holds_it_up(work: Callable[[], Any]) -> None:
 
 def test_an_answer_has_its_limit() -> None:
     assert as_user(None, lambda: "x" * 100_000) == "x" * 100_000
-    with pytest.raises(SilentError, match="more than 1000 bytes"):
+    with pytest.raises(SilentError, match="larger than 1000 bytes"):
         as_user(None, lambda: "x" * 100_000, most=1000)
 
 

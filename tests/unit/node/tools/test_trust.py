@@ -40,11 +40,11 @@ def test_a_folder_above_that_belongs_to_somebody_else(inner: Path) -> None:
     assert not (inner / "x").exists()
 
 
-@pytest.mark.parametrize(("mode", "who"), [(0o775, "the group daemon"), (0o777, "everybody"), (0o1777, "everybody")])
+@pytest.mark.parametrize(("mode", "who"), [(0o775, "the group daemon"), (0o777, "all users"), (0o1777, "all users")])
 def test_a_folder_that_others_may_write(inner: Path, mode: int, who: str) -> None:
     os.chown(inner, 0, 1)
     inner.chmod(mode)
-    assert foreign_writer(str(inner)) == f"{who} may write in {inner}"
+    assert foreign_writer(str(inner)) == f"{inner} is writable by {who}"
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o777])
