@@ -54,8 +54,7 @@ CAUSE: Edits = {
 ENDING: Edits = {
     f"{MUSTER}/launch/endings.py": [
         (
-            '    """Each outcome with the check of its finding."""
-',
+            '    """Each outcome with the check of its finding."""\n',
             '    DUMMY = Check("launch.dummy", seen="never", reads="nothing", fires="never")\n',
         ),
         ("Decided = Literal[\n", "    Ending.DUMMY,\n"),
