@@ -1,4 +1,4 @@
-"""What root's podman is told for a launch in an image; and what it is asked on the way there."""
+"""podman commands for launches in an image, and checks of images."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     }
 
 
-def test_the_command(spec: dict[str, Any], tmp_path: Path) -> None:
+def test_podman_command_is_restricted(spec: dict[str, Any], tmp_path: Path) -> None:
     argv = container.command(spec, USER, "-I", "-S", "node.py", "run", "state")
     assert argv[:4] == ["/usr/bin/podman", "--runtime=crun", f"--hooks-dir={tmp_path}/{LAUNCH_ID}/podman", "run"]
     assert argv[-7:] == ["--entrypoint=python3", "a" * 64, "-I", "-S", "node.py", "run", "state"]
@@ -56,29 +56,29 @@ def test_the_command(spec: dict[str, Any], tmp_path: Path) -> None:
     assert not any("nutmeg" in word or word.startswith("--device") for word in argv)
 
 
-def test_a_working_directory_within_a_folder_is_not_mounted_by_its_own_name(spec: dict[str, Any]) -> None:
+def test_working_directory_within_a_mount_is_not_mounted_again(spec: dict[str, Any]) -> None:
     spec["work_dir"], spec["image"]["chdir"] = "", "/data/somebodys/work"
     argv = container.command(spec, USER)
     assert "--workdir=/data/somebodys/work" in argv
     assert not any("somebodys" in word for word in argv if word.startswith("--mount"))
 
 
-def test_gpus_and_rdma(spec: dict[str, Any], tmp_path: Path) -> None:
+def test_gpu_and_rdma_devices_are_passed(spec: dict[str, Any], tmp_path: Path) -> None:
     spec["image"]["gpus"] = True
     (tmp_path / "infiniband").mkdir()
     devices = [word for word in container.command(spec, USER) if word.startswith("--device")]
     assert devices == ["--device=nvidia.com/gpu=all", f"--device={tmp_path}/infiniband"]
 
 
-def through(hook: Path, given: dict[str, Any]) -> dict[str, Any]:
-    """The configuration that a hook returns."""
+def apply_hook(hook: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration that a hook prints."""
     argv = [sys.executable, *json.loads(hook.read_text())["hook"]["args"][1:]]
     said = subprocess.run(argv, input=json.dumps(given), capture_output=True, text=True, check=True, timeout=60)
     found: dict[str, Any] = json.loads(said.stdout)
     return found
 
 
-def computed() -> dict[str, Any]:
+def default_config() -> dict[str, Any]:
     """podman's configuration for an image whose groups have numeric names, and with annotations for crun."""
     return {
         "root": {"path": "/x", "readonly": True},
@@ -97,11 +97,11 @@ def test_the_hook_sets_user_and_groups_by_number_and_removes_annotations(spec: d
     container.command(spec, USER)
     (hook,) = (tmp_path / LAUNCH_ID / "podman").iterdir()
     assert json.loads(hook.read_text())["stages"] == ["precreate"]
-    expected = computed()
+    expected = default_config()
     expected["process"]["user"] = {"uid": 1001, "gid": 1002, "umask": 18, "additionalGids": [44, 109, 1002]}
     expected["annotations"] = None
     expected["linux"]["namespaces"] = [{"type": "mount"}]
-    assert through(hook, computed()) == expected
+    assert apply_hook(hook, default_config()) == expected
 
 
 def test_the_run_for_versions_has_the_same_hook_and_its_own_process_namespace(
@@ -111,13 +111,13 @@ def test_the_run_for_versions_has_the_same_hook_and_its_own_process_namespace(
     argv = container.engine(str(tmp_path / "hooks"), USER)
     assert argv[:4] == ["/usr/bin/podman", "--runtime=crun", f"--hooks-dir={tmp_path}/hooks", "run"]
     (hook,) = (tmp_path / "hooks").iterdir()
-    found = through(hook, computed())
+    found = apply_hook(hook, default_config())
     assert found["process"]["user"]["additionalGids"] == [44, 109, 1002]
     assert found["annotations"] is None
     assert found["linux"]["namespaces"] == [{"type": "pid"}, {"type": "mount"}]
 
 
-def test_what_is_left_of_launches_that_are_over_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_containers_of_finished_launches_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     running = "20260101-130000-abcd"
     asked: list[tuple[str, ...]] = []
 
@@ -132,7 +132,7 @@ def test_what_is_left_of_launches_that_are_over_is_removed(monkeypatch: pytest.M
     assert asked[1] == ("podman", "rm", "--force", "--ignore", f"muster-launch-{LAUNCH_ID}")
 
 
-def test_a_specification_of_gpus_is_found_in_both_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cdi_specification_is_found_in_both_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(images, "CDI", (str(tmp_path / "etc"), str(tmp_path / "run")))
     assert not images.describes_gpus()
     (tmp_path / "run").mkdir()
@@ -220,12 +220,12 @@ def test_an_image_is_checked_once(
     assert len(asked) == 2
 
 
-def test_an_image_without_an_end_is_not_run(tmp_path: Path) -> None:
+def test_oversized_image_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="the image has too many files"):
         images.first_device(str(tmp_path), 0.0)
 
 
-def test_the_program_for_versions_runs_anywhere() -> None:
+def test_version_program_runs_with_any_python() -> None:
     argv = [sys.executable, "-c", images.VERSIONS]
     said = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
     assert json.loads(said.stdout)["python"] == list(sys.version_info[:3])
