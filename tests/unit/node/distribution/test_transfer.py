@@ -102,7 +102,7 @@ def nodes(tmp_path: Path) -> Nodes:
 
 @pytest.fixture
 def served(nodes: Nodes) -> Iterator[subprocess.Popen[bytes]]:
-    """Serve from the first node until another node has connected."""
+    """Run a transfer on the first node as the source of another node."""
     process = begin("share", nodes.request(FIRST, followed=True))
     until(lambda: listens(nodes.port))
     yield process
@@ -190,7 +190,7 @@ def test_another_source_replaces_a_killed_source(nodes: Nodes) -> None:
     with paused_source(nodes, FIRST, HALF):
         middle = begin("share", nodes.request(SECOND, FIRST, followed=True))
         last = begin("share", nodes.request(THIRD, SECOND, FIRST))
-        until(lambda: scratch_of(last, HALF * nodes.layout.piece), what="half of the content is received")
+        until(lambda: scratch_file_has(last, HALF * nodes.layout.piece), what="half of the content is received")
         for pid in [middle.pid, *descendants(middle.pid)]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -408,7 +408,7 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def scratch_of(process: subprocess.Popen[bytes], size: int) -> bool:
+def scratch_file_has(process: subprocess.Popen[bytes], size: int) -> bool:
     """Return whether the unnamed temporary file of this node has at least `size` bytes."""
     for path in Path(f"/proc/{process.pid}/fd").iterdir():
         with suppress(OSError):

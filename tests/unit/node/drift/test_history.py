@@ -1,7 +1,7 @@
 """Package logs of Debian and Ubuntu.
 
 The recorded logs are from Debian 12. One package was removed with apt, another was upgraded with dpkg. The log of
-unattended upgrades is invented in Ubuntu's format.
+unattended upgrades is constructed in Ubuntu's format.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def test_rotated_logs_are_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest
 
 
 def entry(text: str, at: int = 1, sent: int | None = None) -> str:
-    """Return a journal entry. `at` is the receive time, `sent` the optional time of the message."""
+    """Return a journal entry. `at` is the receive time, `sent` the optional send time."""
     source = {} if sent is None else {"_SOURCE_REALTIME_TIMESTAMP": str(sent * 1_000_000)}
     return json.dumps({"MESSAGE": text, "__REALTIME_TIMESTAMP": str(at * 1_000_000), **source})
 

@@ -1,4 +1,4 @@
-"""Installation record of a node: only differing, readable and requested parts are written."""
+"""Installation record of a node: only requested, readable and changed parts are written."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ LIMIT = 60.0  # seconds for a step that takes less than one, to allow for a busy
 
 
 pytestmark = [
-    pytest.mark.skipif(os.getuid() != 0, reason="only root can be several users"),
+    pytest.mark.skipif(os.getuid() != 0, reason="only root can run processes of several users"),
     pytest.mark.skipif(not PYTHON, reason="no Python that all users can run"),
 ]
 
@@ -98,7 +98,7 @@ def spec_of(place: Place, launch_id: str) -> dict[str, Any]:
     return a_start(place.folder, launch_id, reader=reader, env={"HF_TOKEN": CANARY}, **bounds)
 
 
-def look_as_the_reader(place: Place, request: dict[str, Any]) -> str:
+def check_as_supervisor(place: Place, request: dict[str, Any]) -> str:
     """Return the output of a check by the unprivileged supervising user."""
     done = subprocess.run(
         [PYTHON, "-I", "-S", str(place.folder / "program.py"), "look"],
@@ -134,7 +134,7 @@ def steps(place: Place, launch_id: str) -> list[Callable[[], Any]]:
     return [
         lambda: starting.start(spec_of(place, launch_id)),
         lambda: looking.look(look),
-        lambda: look_as_the_reader(place, look),
+        lambda: check_as_supervisor(place, look),
         lambda: stopping.freeze(asked),
         lambda: looking.logs(look),
         lambda: stopping.stop({**look, "dump": True}),

@@ -79,7 +79,7 @@ def apply_hook(hook: Path, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def default_config() -> dict[str, Any]:
-    """podman's configuration for an image whose groups have numeric names, and with annotations for crun."""
+    """Return podman's configuration for an image that sets numeric groups and annotations for crun."""
     return {
         "root": {"path": "/x", "readonly": True},
         "process": {
@@ -93,7 +93,7 @@ def default_config() -> dict[str, Any]:
     }
 
 
-def test_the_hook_sets_user_and_groups_by_number_and_removes_annotations(spec: dict[str, Any], tmp_path: Path) -> None:
+def test_hook_sets_numeric_ids_and_removes_annotations(spec: dict[str, Any], tmp_path: Path) -> None:
     container.command(spec, USER)
     (hook,) = (tmp_path / LAUNCH_ID / "podman").iterdir()
     assert json.loads(hook.read_text())["stages"] == ["precreate"]
@@ -104,9 +104,7 @@ def test_the_hook_sets_user_and_groups_by_number_and_removes_annotations(spec: d
     assert apply_hook(hook, default_config()) == expected
 
 
-def test_the_run_for_versions_has_the_same_hook_and_its_own_process_namespace(
-    spec: dict[str, Any], tmp_path: Path
-) -> None:
+def test_version_run_has_the_hook_and_a_separate_process_namespace(spec: dict[str, Any], tmp_path: Path) -> None:
     del spec
     argv = container.engine(str(tmp_path / "hooks"), USER)
     assert argv[:4] == ["/usr/bin/podman", "--runtime=crun", f"--hooks-dir={tmp_path}/hooks", "run"]
@@ -147,12 +145,12 @@ REQUEST = {"user": "muster", "name": "muster-look-x", "id": "a" * 64}
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[tuple[str, ...]]]:
-    """The commands, none of which is run. The image has passed the check for device files."""
+    """Record commands instead of running them, for an image that has passed the check for device files."""
     argvs: list[tuple[str, ...]] = []
 
     def run(*argv: str, **_how: Any) -> CommandResult:
         argvs.append(argv)
-        return SAID[0]
+        return RESULT[0]
 
     monkeypatch.setattr(images, "run", run)
     monkeypatch.setattr(pwd, "getpwnam", lambda _name: USER)
@@ -161,10 +159,10 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[tupl
     monkeypatch.setattr(images, "SEEN", str(tmp_path))
     (tmp_path / REQUEST["id"]).touch()
     yield argvs
-    SAID[0] = CommandResult("", code=0)
+    RESULT[0] = CommandResult("", code=0)
 
 
-SAID = [CommandResult("", code=0)]
+RESULT = [CommandResult("", code=0)]
 
 
 @pytest.mark.parametrize(
@@ -185,36 +183,34 @@ SAID = [CommandResult("", code=0)]
         ),
     ],
 )
-def test_versions_are_the_last_line_that_the_image_prints(
+def test_versions_are_the_last_line_of_output(
     answer: CommandResult, text: str, error: str, asked: list[tuple[str, ...]], tmp_path: Path
 ) -> None:
-    SAID[0] = answer
+    RESULT[0] = answer
     assert images.versions(REQUEST) == {"text": text, "error": error, "unsafe": ""}
     assert f"--hooks-dir={tmp_path}/hooks-1001" in asked[0]
     assert "--no-healthcheck" in asked[0]
     assert ("podman", "rm", "--force", "--ignore", "muster-look-x") in asked or not answer.late
 
 
-def test_nothing_is_run_in_an_image_with_a_device_file(
+def test_image_with_a_device_file_is_not_run(
     asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(images, "SEEN", str(tmp_path / "seen"))
-    SAID[0] = CommandResult("/dev\n", code=0)
+    RESULT[0] = CommandResult("/dev\n", code=0)
     found = images.versions(REQUEST)
     assert found["unsafe"].startswith("device file '/")
     assert {argv[1:3] for argv in asked} == {("image", "mount"), ("image", "unmount")}
     assert not (tmp_path / "seen").exists()
 
 
-def test_an_image_is_checked_once(
-    asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_image_is_checked_once(asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(images, "SEEN", str(tmp_path / "seen"))
     root = tmp_path / "root"
     (root / "etc").mkdir(parents=True)
     (root / "etc/null").symlink_to("/dev/null")
     os.mkfifo(root / "etc/fifo")
-    SAID[0] = CommandResult(f"{root}\n", code=0)
+    RESULT[0] = CommandResult(f"{root}\n", code=0)
     assert images.unsafe(REQUEST["id"]) == ""
     assert images.unsafe(REQUEST["id"]) == ""
     assert len(asked) == 2

@@ -135,7 +135,7 @@ def test_outcome_is_recorded_once(tmp_path: Path, asked: dict[str, Any]) -> None
     assert (found["state"], found["failed"]["ranks"]) == ("ended", [RANK])
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files to others")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can change owners")
 def test_folder_of_the_same_name_hides_no_launch(
     tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,7 +137,7 @@ def test_user_launch_uses_the_users_folder_and_systemd(monkeypatch: pytest.Monke
 def test_user_launches_end_with_their_manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "command", lambda *_argv, **_how: CommandResult("", "no medium found", code=1))
     monkeypatch.setattr(state, "runtime_dir", lambda: str(tmp_path))
-    assert not state.is_over(LAUNCH_ID), "the system manager is not concerned"
+    assert not state.is_over(LAUNCH_ID), "only user managers are checked"
     state.use(own=True)
     assert state.unit_state("x.service")["Result"] == failure.NO_MANAGER
     assert state.is_over(LAUNCH_ID)

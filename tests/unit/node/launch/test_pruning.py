@@ -71,7 +71,7 @@ def test_other_files_are_unchanged(runs: Path, tmp_path: Path) -> None:
     assert remaining(runs) == before
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can change owners")
 def test_folder_of_the_training_user_is_kept(runs: Path) -> None:
     os.chown(runs / IDS[0], 65534, 65534)
     assert prune(runs, 1)["pruned"] == IDS[1:]

@@ -41,11 +41,11 @@ def group(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     """Provide or hide the process list of the control group, simulated by descendants."""
     monkeypatch.setattr(ranks, "control_group", str)
     if request.param != HIDDEN:
-        monkeypatch.setattr(Ranks, "members", lambda self: family(self.agent))
+        monkeypatch.setattr(Ranks, "members", lambda self: descendants(self.agent))
     return str(request.param)
 
 
-def family(pid: int) -> set[int]:
+def descendants(pid: int) -> set[int]:
     found, new = set[int](), [pid]
     while new:
         found.add(new[0])
@@ -81,7 +81,7 @@ def test_ranks_below_a_shell_script_are_found() -> None:
         found = Ranks(shell.pid)
         until(lambda: found.look() and len(found.table) == 2)
         assert sorted(pids(found).values()) == [(2, 0), (3, 1)]
-        until(lambda: len(family(shell.pid)) == 6)
+        until(lambda: len(descendants(shell.pid)) == 6)
         found.look()
         assert len(found.table) == 2
 
@@ -148,5 +148,5 @@ def test_process_that_becomes_a_rank_later_is_found(monkeypatch: pytest.MonkeyPa
 def test_control_group_contains_this_process() -> None:
     group = ranks.control_group()
     if not group:
-        pytest.skip("this machine shows no control groups")
+        pytest.skip("the control group is not readable")
     assert str(os.getpid()) in Path(group, "cgroup.procs").read_text(encoding="ascii").split()

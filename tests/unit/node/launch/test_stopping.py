@@ -22,7 +22,7 @@ from muster_node.tools.run import CommandResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can be several users")
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can run processes of several users")
 LAUNCH_ID = "20260101-120000-abcd"
 NOBODY = pwd.getpwnam("nobody")
 # A user ID without other processes. Each test process uses a different one.

@@ -24,15 +24,15 @@ REQUEST = {
 
 
 class Systemd:
-    """Stub of systemd. `asked` lists all commands, `alive` the running units."""
+    """Stub of systemd. `commands` lists all commands, `alive` the running units."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, ...]] = []
+        self.commands: list[tuple[str, ...]] = []
         self.alive: set[str] = set()
         self.answer = CommandResult("", code=0)
 
     def ask(self, *words: str, **_how: Any) -> CommandResult:
-        self.asked.append(words)
+        self.commands.append(words)
         return self.answer
 
     def unit_state(self, unit: str) -> dict[str, str]:
@@ -57,7 +57,7 @@ def test_watcher_files_are_private(systemd: Systemd, tmp_path: Path) -> None:
         "watcher.pyz": 0o600,
         "spec.json": 0o600,
     }
-    (argv,) = systemd.asked
+    (argv,) = systemd.commands
     assert argv[:5] == ("systemd-run", "--quiet", "--collect", "--unit", f"muster-watch-{FIRST}.service")
     assert argv[-2:] == (f"{folder}/watcher.pyz", str(folder))
     assert "secrets" not in " ".join(argv)

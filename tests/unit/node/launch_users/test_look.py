@@ -80,7 +80,7 @@ def test_slot_file_owner_and_mode_are_reported(tmp_path: Path) -> None:
     assert kept.startswith(f"{ME.pw_name}:")
 
 
-def test_test_process_is_not_a_user_manager() -> None:
+def test_own_process_is_not_a_user_manager() -> None:
     assert not look.of_manager(os.getpid(), 0)
     assert look.of_manager(os.getpid(), os.getpid())
     assert look.launches(os.getuid(), [os.getpid()]) == []

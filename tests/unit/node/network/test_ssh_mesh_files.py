@@ -1,4 +1,4 @@
-"""SSH files that the training user controls: special and huge files neither block nor are read."""
+"""SSH files of the training user: special and huge files are rejected without blocking."""
 
 from __future__ import annotations
 

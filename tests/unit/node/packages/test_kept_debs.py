@@ -1,4 +1,4 @@
-"""Package files kept for rollback and their sources, with stubs of dpkg-deb and apt-get."""
+"""Kept .deb files of installed packages and their sources, with stubs of dpkg-deb and apt-get."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_unrequested_data_is_rejected(tmp_path: Path, monkeypatch: pytest.Monkey
     assert tried.fetched == ()
     assert why in tried.why
     assert tried.bytes < 1 << 25
-    assert not list(tmp_path.iterdir()), "no data is left on the disk"
+    assert not list(tmp_path.iterdir()), "received data remains on the disk"
 
 
 def test_endless_stderr_without_data_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

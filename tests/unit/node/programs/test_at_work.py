@@ -1,4 +1,4 @@
-"""Which user processes count as work that a restart would kill."""
+"""Detection of user processes that a restart would kill."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_listener_without_a_call_ends_after_its_limit() -> None:
     until(lambda: not running(one["pid"]))
 
 
-def test_nobody_there_and_somebody_else(served: dict[str, Any]) -> None:
+def test_closed_port_and_silent_server_are_distinguished(served: dict[str, Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         threading.Thread(target=silent.accept, daemon=True).start()
         ports = [free_port(), silent.getsockname()[1]]
@@ -204,7 +204,7 @@ def test_end_stops_only_the_listener_process(served: dict[str, Any]) -> None:
     assert running(served["pid"])
 
 
-def left_behind(port: int, idle: float) -> int:
+def start_listener(port: int, idle: float) -> int:
     with listener.listener(port) as entry:
         pid: int = listener.leave_behind({"token": KNOWN, "node": "node2", "idle": idle}, [entry])
     assert running(pid)
@@ -213,13 +213,13 @@ def left_behind(port: int, idle: float) -> int:
 
 def test_listener_ends_if_never_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "FIRST_CALL", 0.5)
-    pid = left_behind(free_port(), 20)
+    pid = start_listener(free_port(), 20)
     until(lambda: not running(pid))
 
 
 def test_listener_ends_when_idle() -> None:
     port = free_port()
-    pid = left_behind(port, 0.5)
+    pid = start_listener(port, 0.5)
     with socket.create_connection(("127.0.0.1", port), timeout=5) as once:
         once.sendall(b"%s hello\n" % KNOWN.encode())
         assert once.recv(100) == b"muster-probe node2\n"
@@ -228,7 +228,7 @@ def test_listener_ends_when_idle() -> None:
 
 def test_listener_waits_for_another_probe() -> None:
     port = free_port()
-    pid = left_behind(port, 0.1)
+    pid = start_listener(port, 0.1)
     with socket.create_connection(("127.0.0.1", port), timeout=5) as once:
         once.sendall(b"%s hello\n" % KNOWN.encode())
     entry, holder = listener.patient_listener(port, 10)

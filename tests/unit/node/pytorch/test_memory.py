@@ -40,7 +40,7 @@ class CountedEnvironment:
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CountedEnvironment:
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CountedEnvironment:
     one = CountedEnvironment(tmp_path)
     monkeypatch.setattr(PytorchRoot, "look", one.look)
     return one
@@ -58,10 +58,10 @@ def recreate(path: Path) -> None:
     path.write_text("x = 1\n")
 
 
-def test_unchanged_environment_is_queried_once(asked: CountedEnvironment) -> None:
-    asked.ask()
-    asked.ask()
-    assert asked.times == 1
+def test_unchanged_environment_is_queried_once(environment: CountedEnvironment) -> None:
+    environment.ask()
+    environment.ask()
+    assert environment.times == 1
 
 
 @pytest.mark.parametrize(
@@ -76,29 +76,29 @@ def test_unchanged_environment_is_queried_once(asked: CountedEnvironment) -> Non
         pytest.param(lambda path: path.parent.chmod(0o700), id="folder mode changed"),
     ],
 )
-def test_changed_environment_is_queried_again(asked: CountedEnvironment, change: Any) -> None:
-    asked.ask()
-    change(asked.env / FILE)
-    asked.ask()
-    assert asked.times == 2
+def test_changed_environment_is_queried_again(environment: CountedEnvironment, change: Any) -> None:
+    environment.ask()
+    change(environment.env / FILE)
+    environment.ask()
+    assert environment.times == 2
 
 
-def test_bytecode_is_not_a_change(asked: CountedEnvironment) -> None:
-    asked.ask()
-    (asked.env / "lib/torch/__pycache__/other.pyc").write_text("")
-    asked.ask()
-    assert asked.times == 1
+def test_bytecode_is_not_a_change(environment: CountedEnvironment) -> None:
+    environment.ask()
+    (environment.env / "lib/torch/__pycache__/other.pyc").write_text("")
+    environment.ask()
+    assert environment.times == 1
 
 
-def test_read_only_query_writes_nothing(asked: CountedEnvironment) -> None:
-    asked.ask(writes=False)
-    assert not (asked.folder / "memory").exists()
+def test_read_only_query_writes_nothing(environment: CountedEnvironment) -> None:
+    environment.ask(writes=False)
+    assert not (environment.folder / "memory").exists()
 
 
-def test_full_run_detects_an_outdated_cache(asked: CountedEnvironment) -> None:
-    assert asked.ask().wrong == ""
-    assert asked.ask(proves=True).wrong == ""
-    asked.said = {"packages": {}, "faults": ["torch is gone"]}
-    assert "is wrong, although its files are unchanged" in asked.ask(proves=True).wrong
-    assert asked.ask().wrong == ""
-    assert asked.times == 3
+def test_full_run_detects_an_outdated_cache(environment: CountedEnvironment) -> None:
+    assert environment.ask().wrong == ""
+    assert environment.ask(proves=True).wrong == ""
+    environment.said = {"packages": {}, "faults": ["torch is gone"]}
+    assert "is wrong, although its files are unchanged" in environment.ask(proves=True).wrong
+    assert environment.ask().wrong == ""
+    assert environment.times == 3

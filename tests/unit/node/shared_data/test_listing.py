@@ -35,7 +35,7 @@ def test_links_inside_the_folder_are_accepted(path: str, target: str, stays: boo
     assert listing.stays_inside(path, target) is stays
 
 
-def old(path: Path) -> None:
+def wait_for_new_timestamp(path: Path) -> None:
     """Wait until the kernel can distinguish this change from the next one."""
     while time.time() < path.stat().st_ctime + 2.1:
         time.sleep(0.1)
@@ -46,14 +46,14 @@ def test_digest_is_cached_until_the_file_changes(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "new").write_bytes(b"1")
     (folder / "old").write_bytes(b"1")
-    old(folder / "old")
+    wait_for_new_timestamp(folder / "old")
     (folder / "new").write_bytes(b"2")
     with files.folder(str(folder)) as there:
         memory = Remembered(kept, str(folder))
         before = listing.read(there, listing.walk(there), memory)
         memory.save()
         memory = Remembered(kept, str(folder))
-        assert [*memory.known] == ["old"], "the next change of a just changed file may leave its timestamp unchanged"
+        assert [*memory.known] == ["old"], "another change of a just changed file may keep its timestamp"
         assert listing.read(there, listing.walk(there), memory) == before
 
         size, times = (folder / "old").stat().st_size, (folder / "old").stat()
@@ -70,7 +70,7 @@ def test_digest_is_cached_until_the_file_changes(tmp_path: Path) -> None:
 
 def test_root_reads_only_files_of_the_folders_owner(tmp_path: Path) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root can give files to others")
+        pytest.skip("only root can change owners")
     folder = Path("/run/muster-test-set")
     folder.mkdir()
     try:

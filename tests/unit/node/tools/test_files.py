@@ -28,7 +28,7 @@ def secret(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
-    """Return a folder that stands for one writable by another user."""
+    """Return a folder that another user can write to."""
     path = tmp_path / "foreign"
     path.mkdir()
     return path
