@@ -73,10 +73,10 @@ def test_environment_without_permissions_cannot_be_run(tmp_path: Path) -> None:
 
 
 def test_slot_file_owner_and_mode_are_reported(tmp_path: Path) -> None:
-    seat = tmp_path / "cpu"
-    seat.touch(mode=0o644)
-    kept = look.kept(seat.stat())
-    assert kept.endswith(f" {stat.S_IMODE(seat.stat().st_mode):04o}")
+    slot = tmp_path / "cpu"
+    slot.touch(mode=0o644)
+    kept = look.kept(slot.stat())
+    assert kept.endswith(f" {stat.S_IMODE(slot.stat().st_mode):04o}")
     assert kept.startswith(f"{ME.pw_name}:")
 
 
