@@ -48,21 +48,17 @@ def limits_can_be_set(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         limits = {key: node.variables.get(f"launch_users_{key}") for key in KEYS}
         for what, fix in limit_faults(limits):
-            yield Problem(
-                node.name, f"launch_users_{what} is not a valid limit", fix, option=f"launch_users_{what.split()[0]}"
-            )
+            what = f"launch_users_{what} is not a valid limit"
+            yield Problem(node.name, what, fix, option=f"launch_users_{what.split()[0]}")
 
 
 def users_root_is_a_path(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         root = node.text("cluster_users_root")
         if "cluster_users_root" in node.variables and not (root.startswith("/") and root.strip("/")):
-            yield Problem(
-                node.name,
-                f"cluster_users_root is {root!r}, which is not an absolute path",
-                "Write a path below /",
-                option="cluster_users_root",
-            )
+            what = f"cluster_users_root is {root!r}, which is not an absolute path"
+            fix = "Write a path below /"
+            yield Problem(node.name, what, fix, option="cluster_users_root")
 
 
 def nodes_exist(inventory: Inventory) -> Iterator[Problem]:
@@ -73,12 +69,8 @@ def nodes_exist(inventory: Inventory) -> Iterator[Problem]:
             if name not in nodes:
                 close = difflib.get_close_matches(str(name), nodes, n=1)
                 hint = f"Write {close[0]} if you meant that node" if close else "Add it to gpu_nodes or remove it"
-                yield Problem(
-                    node.name,
-                    f"workbench_nodes names {name}, which is not in gpu_nodes",
-                    hint,
-                    option="workbench_nodes",
-                )
+                what = f"workbench_nodes names {name}, which is not in gpu_nodes"
+                yield Problem(node.name, what, hint, option="workbench_nodes")
 
 
 def packages_are_pins(inventory: Inventory) -> Iterator[Problem]:
@@ -107,12 +99,9 @@ def ranges_are_ranges(inventory: Inventory) -> Iterator[Problem]:
                 continue
             ports = port_range(node.variables[name])
             if ports is None or ports[0] < 1024:
-                yield Problem(
-                    node.name,
-                    f"{name} is {str(node.variables[name])[:80]!r}, which is not a port range within 1024-65535",
-                    'Write the first and the last port, such as "32768-40959"',
-                    option=name,
-                )
+                what = f"{name} is {str(node.variables[name])[:80]!r}, which is not a port range within 1024-65535"
+                fix = 'Write the first and the last port, such as "32768-40959"'
+                yield Problem(node.name, what, fix, option=name)
 
 
 def port_range(value: Any) -> tuple[int, int] | None:
@@ -172,21 +161,13 @@ def toolkits_are_versions(inventory: Inventory) -> Iterator[Problem]:
         for version in _toolkits(node):
             if not re.fullmatch(r"\d+\.\d+", str(version), re.ASCII):
                 fix = 'Write the major and minor version, such as "13.0"'
-                yield Problem(
-                    node.name,
-                    f"cuda_toolkit_versions has {version!r}, which is not a version",
-                    fix,
-                    option="cuda_toolkit_versions",
-                )
+                what = f"cuda_toolkit_versions has {version!r}, which is not a version"
+                yield Problem(node.name, what, fix, option="cuda_toolkit_versions")
         default = node.text("cuda_toolkit_default")
         if default and default not in _toolkits(node):
             what = f"cuda_toolkit_default is {default}, which is not in cuda_toolkit_versions"
-            yield Problem(
-                node.name,
-                what,
-                "Add it to cuda_toolkit_versions, or leave the default empty",
-                option="cuda_toolkit_default",
-            )
+            fix = "Add it to cuda_toolkit_versions, or leave the default empty"
+            yield Problem(node.name, what, fix, option="cuda_toolkit_default")
 
 
 def nccl_conf_is_a_mapping(inventory: Inventory) -> Iterator[Problem]:
@@ -198,12 +179,8 @@ def nccl_conf_is_a_mapping(inventory: Inventory) -> Iterator[Problem]:
             yield Problem(node.name, what, fix, option="nccl_conf")
         if isinstance(request, dict) and node.variables.get("nccl_install") is not True:
             what = "nccl_conf sets variables, but nccl_install is false, so they would not be written"
-            yield Problem(
-                node.name,
-                what,
-                "Set nccl_install to true, or write them to /etc/nccl.conf manually",
-                option="nccl_conf",
-            )
+            fix = "Set nccl_install to true, or write them to /etc/nccl.conf manually"
+            yield Problem(node.name, what, fix, option="nccl_conf")
 
 
 def fabric_options_can_be_had(inventory: Inventory) -> Iterator[Problem]:

@@ -27,9 +27,8 @@ def mirror_urls_can_be_used(inventory: Inventory) -> Iterator[Problem]:
         custom = node.text("cluster_mirror") == CUSTOM
         if custom and not urls:
             fix = f"Set at least one of {', '.join(CUSTOM_PLACES)}"
-            yield Problem(
-                node.name, "cluster_mirror is custom, but cluster_mirror_urls is empty", fix, option="cluster_mirror"
-            )
+            what = "cluster_mirror is custom, but cluster_mirror_urls is empty"
+            yield Problem(node.name, what, fix, option="cluster_mirror")
         if urls and not custom and "cluster_mirror" in node.variables:
             mirror = node.text("cluster_mirror")
             what = f"cluster_mirror_urls is set, but cluster_mirror is {mirror}, which does not use it"
@@ -47,28 +46,18 @@ def _url(place: str, what: str, url: object) -> Iterator[Problem]:
     text = url if isinstance(url, str) else ""
     if _password(text):
         fix = "Let the mirror authorize the nodes by IP address, or put the password in their /etc/apt/auth.conf.d"
-        yield Problem(
-            place,
-            f"{what} contains a password, which every user of a node could read",
-            fix,
-            option=what.split(maxsplit=1)[0],
-        )
+        what = f"{what} contains a password, which every user of a node could read"
+        yield Problem(place, what, fix, option=what.split(maxsplit=1)[0])
     elif not re.fullmatch(r"(https?://[^\s/]+|file:)/\S*", text):
-        yield Problem(
-            place,
-            f"{what} is {url!r}, which is not a URL",
-            "Write a URL such as http://mirror.lab/ubuntu/",
-            option=what.split(maxsplit=1)[0],
-        )
+        what = f"{what} is {url!r}, which is not a URL"
+        fix = "Write a URL such as http://mirror.lab/ubuntu/"
+        yield Problem(place, what, fix, option=what.split(maxsplit=1)[0])
     unknown = sorted(set(re.findall(r"\{(\w*)\}", text)) - _PLACEHOLDERS)
     if unknown:
         names = ", ".join(f"{{{name}}}" for name in sorted(_PLACEHOLDERS))
-        yield Problem(
-            place,
-            f"{what} has the unknown placeholder {{{unknown[0]}}}",
-            f"Use one of {names}",
-            option=what.split(maxsplit=1)[0],
-        )
+        what = f"{what} has the unknown placeholder {{{unknown[0]}}}"
+        fix = f"Use one of {names}"
+        yield Problem(place, what, fix, option=what.split(maxsplit=1)[0])
 
 
 def proxies_can_be_used(inventory: Inventory) -> Iterator[Problem]:
@@ -79,9 +68,8 @@ def proxies_can_be_used(inventory: Inventory) -> Iterator[Problem]:
                 continue
             if _password(text):
                 fix = "Let the proxy authorize the nodes by IP address, or run a local proxy that logs in upstream"
-                yield Problem(
-                    node.name, f"{name} contains a password, which every user of a node could read", fix, option=name
-                )
+                what = f"{name} contains a password, which every user of a node could read"
+                yield Problem(node.name, what, fix, option=name)
             elif not re.fullmatch(r"https?://([\w.-]+|\[[0-9A-Fa-f:]+\]):\d{1,5}/?", text, re.ASCII):
                 fix = "Write a URL such as http://proxy.lab:3128"
                 yield Problem(node.name, f"{name} is {text!r}, which is not a proxy URL", fix, option=name)
@@ -89,12 +77,8 @@ def proxies_can_be_used(inventory: Inventory) -> Iterator[Problem]:
         for host in hosts if isinstance(hosts, list) else ():
             if not _HOST.fullmatch(str(host)):
                 what = f"cluster_no_proxy has {host!r}, which is not a host"
-                yield Problem(
-                    node.name,
-                    what,
-                    "Write host names, .domains or IP addresses, without http:// and ports",
-                    option="cluster_no_proxy",
-                )
+                fix = "Write host names, .domains or IP addresses, without http:// and ports"
+                yield Problem(node.name, what, fix, option="cluster_no_proxy")
 
 
 def extra_certificates_are_certificates(inventory: Inventory) -> Iterator[Problem]:
