@@ -1,4 +1,4 @@
-"""A launch that was begun from another controller: found by what its nodes have kept, or refused by name."""
+"""Launches of another controller: found by the plans stored on the nodes, or rejected with the reason."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def nodes(*plans: Any, who: dict[str, Any] = WHO) -> AnsweringNodes:
     return AnsweringNodes({(name, "identity"): [who] for name in NODES} | {(name, "plan"): [one] for name, one in said})
 
 
-def test_found_on_its_nodes() -> None:
+def test_launch_is_found_on_its_nodes() -> None:
     there = nodes(has(), has(None))
     assert find(there, NODES, LAUNCH_ID, CLUSTER) == (PLAN, False)
     asked = [payload for _, verb, payload in there.asked if verb == "plan"]
@@ -39,7 +39,7 @@ def test_found_on_its_nodes() -> None:
     ]
 
 
-def test_whoever_logs_in_by_another_name_looks_as_root() -> None:
+def test_plan_readable_by_another_user_is_read_as_root() -> None:
     assert find(nodes(has(reader=1001), has(reader=1001)), NODES, LAUNCH_ID, CLUSTER).as_root
     assert not find(nodes(has(reader=None), has(reader=None)), NODES, LAUNCH_ID, CLUSTER).as_root
 
@@ -58,19 +58,19 @@ def test_whoever_logs_in_by_another_name_looks_as_root() -> None:
         (({**has(), "plan": "?"}, has(None)), "not a plan of a launch"),
     ],
 )
-def test_refused_by_name(plans: tuple[Any, Any], problem: str) -> None:
+def test_unusable_plan_is_rejected_with_node_and_reason(plans: tuple[Any, Any], problem: str) -> None:
     with pytest.raises(PlanError, match=problem.replace("(", r"\(")):
         find(nodes(*plans), NODES, LAUNCH_ID, CLUSTER)
 
 
-def test_who_launches_for_themselves_asks_without_root() -> None:
+def test_launch_user_asks_without_root() -> None:
     there = nodes(has(), has(), who={**WHO, "launch_user": True})
     heard = ask(there, NODES, "plan", {"launch_id": LAUNCH_ID})
     assert [payload["own"] for _, verb, payload in there.asked if verb == "plan"] == [True, True]
     assert set(heard.said) == set(NODES)
 
 
-def test_a_plan_travels_packed() -> None:
+def test_packed_plan_unpacks_to_the_same_plan() -> None:
     assert unpacked(packed(PLAN)) == PLAN.as_json()
     assert json.loads(kept.unpacked(packed(PLAN))) == PLAN.as_json()
     assert unpacked(kept.packed(json.dumps(PLAN.as_json()).encode())) == PLAN.as_json()
