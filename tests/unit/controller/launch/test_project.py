@@ -128,8 +128,8 @@ def test_unusable_project_is_rejected_with_all_reasons(source: Path, tmp_path: P
 
 def test_git_errors_are_quoted(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     git(source, "init", "--quiet")
-    (source / ".git/HEAD").write_text("spoilt")
-    (source / ".git/config").write_text("[spoilt\n")
+    (source / ".git/HEAD").write_text("corrupt")
+    (source / ".git/config").write_text("[corrupt\n")
     assert "git reports: fatal: " in refusal(source)
     monkeypatch.setattr(reading, "GIT", ("git-not-installed",))
     assert "is a git repository, but git is not installed" in refusal(source)

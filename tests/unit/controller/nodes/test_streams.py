@@ -89,7 +89,7 @@ def test_invalid_answer_gives_no_pairs(data: Any) -> None:
     ("value", "usable"),
     [(5, 5.0), (0, 0.0), (2.5, 2.5), (-1, None), (float("inf"), None), (float("nan"), None), (True, None), ("5", None)],
 )
-def test_rate_must_be_a_finite_positive_number(value: Any, usable: float | None) -> None:
+def test_rate_must_be_a_finite_non_negative_number(value: Any, usable: float | None) -> None:
     data = {"pairs": {"node2": {"there": value, "back": None}}}
     assert read_pairs(data, ["node2"]) == [("node2", usable, None)]
 
