@@ -38,6 +38,7 @@ def addresses_are_whole(inventory: Inventory) -> Iterator[Problem]:
                     node.name,
                     f"{variable} is {text}, which is not a valid IP address",
                     "Write only the address, without a port, prefix or brackets; each IPv4 number is 0 to 255",
+                    option=variable,
                 )
 
 
@@ -53,6 +54,7 @@ def addresses_are_given(inventory: Inventory) -> Iterator[Problem]:
                 node.name,
                 f"cluster_address is {address}, but training requires an IP address, not a host name",
                 "Set cluster_address to the node's IP address; ansible_host may remain a host name",
+                option="cluster_address",
             )
 
 
@@ -90,6 +92,7 @@ def no_documentation_addresses(inventory: Inventory) -> Iterator[Problem]:
                         node.name,
                         f"{address} is reserved for documentation ({network})",
                         "Write the node's real address",
+                        option="ansible_host",
                     )
 
 
@@ -106,17 +109,21 @@ def addresses_can_be_reached(inventory: Inventory) -> Iterator[Problem]:
                     node.name,
                     f"cluster_address {address} is {kind}, which does not identify an interface",
                     "Set cluster_interface to the interface of this address, or cluster_address to a routable address",
+                    option="cluster_address",
                 )
         elif kind and (len(inventory.nodes) > 1 or kind == NOBODY):
             yield Problem(
                 node.name,
                 f"cluster_address {address} is {kind}, so other nodes cannot reach the node",
                 "Set cluster_address to the node's address on the network shared by all nodes",
+                option="cluster_address",
             )
         # ansible_host may be a loopback address (local end of a tunnel) or link-local (same network segment).
         host = ip(node.connects_to)
         if host and node.connects_to != text and _unreachable_kind(host) == NOBODY:
-            yield Problem(node.name, f"ansible_host {host} is {NOBODY}", "Write the node's real address")
+            yield Problem(
+                node.name, f"ansible_host {host} is {NOBODY}", "Write the node's real address", option="ansible_host"
+            )
 
 
 def link_local_on_all_or_none(inventory: Inventory) -> Iterator[Problem]:
@@ -155,6 +162,7 @@ def interfaces_are_names(inventory: Inventory) -> Iterator[Problem]:
                 node.name,
                 f"cluster_interface is {name!r}, which is not a valid network interface name",
                 "Use the name that ip link shows, without @ and what follows, or leave cluster_interface empty",
+                option="cluster_interface",
             )
 
 
@@ -187,7 +195,12 @@ def names_can_be_hosts(inventory: Inventory) -> Iterator[Problem]:
                 fix = "Set the user as ansible_user, and only the host as ansible_host"
             else:
                 fix = "Set ansible_host to only an IP address or host name"
-            yield Problem(node.name, f"ansible_host is {host!r}, which is neither an IP address nor a host name", fix)
+            yield Problem(
+                node.name,
+                f"ansible_host is {host!r}, which is neither an IP address nor a host name",
+                fix,
+                option="ansible_host",
+            )
 
 
 def names_are_used_once(inventory: Inventory) -> Iterator[Problem]:

@@ -153,6 +153,7 @@ def detached_has_a_limit(inventory: Inventory) -> Iterator[Problem]:
                 place(inventory, "launch_detached"),
                 "launch_detached requires a time limit, and launch_time_limit is not set",
                 "Set launch_time_limit (seconds)",
+                option="launch_detached",
             )
 
 
@@ -164,7 +165,7 @@ def numbers_are_possible(inventory: Inventory) -> Iterator[Problem]:
             least = -1 if name in MAY_BE_NEGATIVE else 0
             if isinstance(value, (int, float)) and not value >= least:
                 where = inventory.given.get(name, node.name)
-                yield Problem(where, f"{name} is {value}; the minimum is {least}", f"Correct {name}")
+                yield Problem(where, f"{name} is {value}; the minimum is {least}", f"Correct {name}", option=name)
 
 
 def arguments_are_words(inventory: Inventory) -> Iterator[Problem]:

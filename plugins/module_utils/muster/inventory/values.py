@@ -40,7 +40,7 @@ _PUBLIC_KEY = re.compile(r"(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)) [A-
 def unreadable_values(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         for name, error in node.errors.items():
-            yield Problem(inventory.given.get(name, node.name), f"{name} {error}", f"Correct {name}")
+            yield Problem(inventory.given.get(name, node.name), f"{name} {error}", f"Correct {name}", option=name)
 
 
 def misspelt_options(inventory: Inventory) -> Iterator[Problem]:
@@ -54,7 +54,10 @@ def misspelt_options(inventory: Inventory) -> Iterator[Problem]:
         for name in node.unknown:
             if name in meant:
                 yield Problem(
-                    node.name, f"{name} is not a Muster option", f"Write {meant[name]}, or rename the variable"
+                    node.name,
+                    f"{name} is not a Muster option",
+                    f"Write {meant[name]}, or rename the variable",
+                    option=name,
                 )
 
 
@@ -70,6 +73,7 @@ def cluster_wide_values_agree(inventory: Inventory) -> Iterator[Problem]:
                 CLUSTER,
                 f"{name} differs between nodes: {values}",
                 f"Set {name} only in group_vars/all.yml",
+                option=name,
             )
 
 
@@ -81,6 +85,7 @@ def names_are_plain(inventory: Inventory) -> Iterator[Problem]:
                 node.name,
                 f"cluster_name is {name!r}, which cannot be used in paths and unit names",
                 "Use letters, digits, dots, - and _; start with a letter or digit",
+                option="cluster_name",
             )
 
 
@@ -90,12 +95,18 @@ def user_is_unprivileged(inventory: Inventory) -> Iterator[Problem]:
         if "cluster_user" not in node.variables:
             continue
         if user == "root":
-            yield Problem(node.name, "cluster_user is root", "Training runs as an unprivileged user; set another user")
+            yield Problem(
+                node.name,
+                "cluster_user is root",
+                "Training runs as an unprivileged user; set another user",
+                option="cluster_user",
+            )
         elif not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", user):
             yield Problem(
                 node.name,
                 f"cluster_user is {user!r}, which is not a valid user name",
                 "Use at most 32 lower-case letters, digits, - and _; start with a letter",
+                option="cluster_user",
             )
 
 
@@ -109,6 +120,7 @@ def torch_version_is_exact(inventory: Inventory) -> Iterator[Problem]:
                 node.name,
                 f"cluster_torch_version is {version!r}, not an exact version",
                 'Write all three numbers, such as "2.13.0"',
+                option="cluster_torch_version",
             )
 
 
@@ -117,7 +129,7 @@ def builds_and_drivers_are_named(inventory: Inventory) -> Iterator[Problem]:
         for name, pattern, fix in _NAMED:
             value = node.text(name)
             if name in node.variables and not re.fullmatch(pattern, value, re.ASCII):
-                yield Problem(node.name, f"{name} is {value!r}, which is not valid", fix)
+                yield Problem(node.name, f"{name} is {value!r}, which is not valid", fix, option=name)
 
 
 def torch_version_is_known(inventory: Inventory) -> Iterator[Problem]:
@@ -129,6 +141,7 @@ def torch_version_is_known(inventory: Inventory) -> Iterator[Problem]:
                 node.name,
                 f"cluster_torch_version is {release[1]}, which PyTorch never released",
                 f'Write a released version, such as "{nearest}" (the closest)',
+                option="cluster_torch_version",
             )
 
 
@@ -142,6 +155,7 @@ def master_port_is_free_to_use(inventory: Inventory) -> Iterator[Problem]:
                 node.name,
                 f"cluster_master_port is {port}, not a port from {PORTS[0]} to {PORTS[-1]}",
                 "Choose another port, such as 29500",
+                option="cluster_master_port",
             )
         elif port in EPHEMERAL_PORTS:
             yield Problem(
@@ -149,7 +163,16 @@ def master_port_is_free_to_use(inventory: Inventory) -> Iterator[Problem]:
                 f"cluster_master_port is {port}, which is in Linux's ephemeral port range"
                 f" ({EPHEMERAL_PORTS[0]} to {EPHEMERAL_PORTS[-1]}), so any outgoing connection may use it",
                 f"Choose a port below {EPHEMERAL_PORTS[0]}, such as 29500",
+                option="cluster_master_port",
             )
+
+
+def ssh_port_is_a_port(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        port = node.text("ansible_port")
+        if port and not (port.isdecimal() and 0 < int(port) < 65536):
+            what = f"ansible_port is {port}, which is not a port"
+            yield Problem(node.name, what, "Write a number from 1 to 65535", option="ansible_port")
 
 
 def master_port_is_outside_the_pinned_range(inventory: Inventory) -> Iterator[Problem]:
@@ -162,6 +185,7 @@ def master_port_is_outside_the_pinned_range(inventory: Inventory) -> Iterator[Pr
                 f"cluster_master_port is {port}, which is in firewall_ephemeral_range ({ends[0]} to {ends[1]}),"
                 " so any outgoing connection may use it",
                 "Choose a port outside that range",
+                option="cluster_master_port",
             )
 
 
@@ -170,7 +194,7 @@ def training_mtu_is_one(inventory: Inventory) -> Iterator[Problem]:
         mtu = node.number("mtu_training")
         problem = request_problem(mtu) if mtu is not None else None
         if problem:
-            yield Problem(node.name, *problem)
+            yield Problem(node.name, *problem, option="mtu_training")
         seconds = node.number("mtu_confirm_seconds")
         if seconds is not None and seconds < LEAST_SECONDS:
             what = f"mtu_confirm_seconds is {seconds}, which is too short"
@@ -185,15 +209,24 @@ def processes_fit_the_gpus(inventory: Inventory) -> Iterator[Problem]:
         nproc = node.number("cluster_nproc_per_node")
         if gpus is not None and gpus < 0:
             yield Problem(
-                node.name, f"cluster_gpus is {gpus}, which is not valid", "Write the number of GPUs, or 0 for none"
+                node.name,
+                f"cluster_gpus is {gpus}, which is not valid",
+                "Write the number of GPUs, or 0 for none",
+                option="cluster_gpus",
             )
         if nproc is not None and nproc < 1:
-            yield Problem(node.name, f"cluster_nproc_per_node is {nproc}, which is not valid", "Write 1 or more")
+            yield Problem(
+                node.name,
+                f"cluster_nproc_per_node is {nproc}, which is not valid",
+                "Write 1 or more",
+                option="cluster_nproc_per_node",
+            )
         if gpus is not None and nproc is not None and 0 < gpus < nproc:
             yield Problem(
                 node.name,
                 f"cluster_nproc_per_node is {nproc}, but the node has {gpus} GPUs (cluster_gpus)",
                 "Each process requires a separate GPU: lower cluster_nproc_per_node or correct cluster_gpus",
+                option="cluster_nproc_per_node",
             )
 
 
@@ -204,6 +237,7 @@ def nccl_has_gpus(inventory: Inventory) -> Iterator[Problem]:
                 node.name,
                 "cluster_backend is nccl, which requires GPUs, but cluster_gpus is 0",
                 "Set cluster_gpus to the node's number of GPUs, or cluster_backend to auto or gloo",
+                option="cluster_backend",
             )
 
 
@@ -214,7 +248,12 @@ def launch_nodes_exist(inventory: Inventory) -> Iterator[Problem]:
         if name not in nodes:
             close = difflib.get_close_matches(name, nodes, n=1)
             hint = f"Write {close[0]} if you meant that node" if close else "Add it to gpu_nodes or remove it"
-            yield Problem(CLUSTER, f"cluster_launch_nodes names {name}, which is not in gpu_nodes", hint)
+            yield Problem(
+                CLUSTER,
+                f"cluster_launch_nodes names {name}, which is not in gpu_nodes",
+                hint,
+                option="cluster_launch_nodes",
+            )
         elif nodes[name].quarantined:
             yield Problem(
                 name,
@@ -231,6 +270,7 @@ def host_keys_are_keys(inventory: Inventory) -> Iterator[Problem]:
                 node.name,
                 "cluster_host_key is neither an SSH fingerprint nor a public key",
                 "Use the SHA256:... part of what the node prints for: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub",
+                option="cluster_host_key",
             )
 
 
@@ -242,6 +282,7 @@ def soak_is_of_its_mode(inventory: Inventory) -> Iterator[Problem]:
                 node.name,
                 f"ddp_smoke_stages has soak, which is not a stage of the mode {mode} (ddp_smoke_mode)",
                 "Set ddp_smoke_mode to soak, or remove soak from ddp_smoke_stages",
+                option="ddp_smoke_stages",
             )
 
 

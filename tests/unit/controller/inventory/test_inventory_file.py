@@ -122,7 +122,7 @@ def test_concurrent_change_by_another_program_is_not_overwritten(lab: Path, monk
         return text + "# ours\n"
 
     monkeypatch.setattr(changes, "assign", slow)
-    with pytest.raises(AnsibleError, match="was changed by somebody else just now"):
+    with pytest.raises(AnsibleError, match="was changed by another process"):
         set_variables(["lab"], {"node1": FAN})
     assert (lab / "hosts.yml").read_text() == HOSTS + "# mine\n"
 
@@ -164,11 +164,11 @@ def test_host_range_gets_instructions_with_lines(lab: Path) -> None:
 
 def test_inventory_plugin_or_script_is_unchanged(lab: Path) -> None:
     (lab / "hosts.yml").write_text("plugin: ansible.builtin.constructed\nstrict: false\n")
-    assert "Write node3 into lab/hosts.yml" in by_hand(add_nodes(["lab"], {"node3": {}}))
+    assert "Add node3 to lab/hosts.yml" in by_hand(add_nodes(["lab"], {"node3": {}}))
     script = lab / "hosts.yml"
     script.write_text('#!/bin/sh\necho \'{"gpu_nodes": {"hosts": ["node1"]}}\'\n')
     script.chmod(0o755)
-    assert by_hand(remove_nodes(["lab"], ["node1"])) == "Take node1 out of lab/hosts.yml line 2."
+    assert by_hand(remove_nodes(["lab"], ["node1"])) == "Remove node1 from lab/hosts.yml line 2."
 
 
 def test_waiting_for_another_writer_times_out(tmp_path: Path) -> None:

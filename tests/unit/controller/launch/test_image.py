@@ -96,10 +96,10 @@ def test_image_options_are_read(tmp_path: Path) -> None:
 
 
 class Nodes:
-    """Stub of the nodes. says: the answer of each node to each verb."""
+    """Stub of the nodes. answers: by verb and node."""
 
-    def __init__(self, says: dict[str, dict[str, Any]]) -> None:
-        self.says = says
+    def __init__(self, answers: dict[str, dict[str, Any]]) -> None:
+        self.answers = answers
         self.asked: list[tuple[str, str]] = []
 
     def ask(self, node: str, verb: str, _payload: dict[str, Any], *, privileged: bool, program: Any) -> None:
@@ -108,7 +108,7 @@ class Nodes:
         self.asked.append((node, verb))
 
     def gather(self, verb: str, nodes: Any, _timeout: float, *_more: Any) -> dict[str, NodeReply]:
-        found = {node: self.says[verb].get(node) for node in nodes}
+        found = {node: self.answers[verb].get(node) for node in nodes}
         return {node: NodeReply(node, verb, 0.0, 0.0, data) for node, data in found.items() if data is not None}
 
 
@@ -118,10 +118,10 @@ VERSIONS = {"text": '{"python": [3, 12, 3], "torch": "2.13.0", "nccl": ""}', "er
 
 
 def image_on_nodes(
-    says: dict[str, dict[str, Any]], *, own: str = ""
+    answers: dict[str, dict[str, Any]], *, own: str = ""
 ) -> tuple[Prepared, list[tuple[str, str]], list[str]]:
     """Return (prepared launch, requests, messages) of an image that two nodes need. own: the launch user."""
-    messages: Any = Nodes({"versions": dict.fromkeys(("node1", "node2"), VERSIONS), **says})
+    messages: Any = Nodes({"versions": dict.fromkeys(("node1", "node2"), VERSIONS), **answers})
     interruption: Any = SimpleNamespace(came=False)
     said: list[str] = []
     prepared = Prepared(a_plan(image=IMAGE.in_plan), whose=Whose("user", own) if own else Whose())
@@ -162,4 +162,4 @@ def test_user_launch_with_image_is_rejected_without_asking_nodes() -> None:
     prepared, asked, _ = image_on_nodes({}, own="ada")
     assert prepared.refused
     assert asked == []
-    assert "this one is ada's own, without root" in prepared.findings[0].summary
+    assert "this is a user launch of ada, without root" in prepared.findings[0].summary

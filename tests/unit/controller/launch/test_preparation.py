@@ -95,7 +95,7 @@ def own_plan(user: str) -> LaunchPlan:
     return a_plan({"node1": 2, "node2": 2}, a_user_request(user), entry={"environment": "/opt/x"})
 
 
-def of_ada(**of_node2: list[Any]) -> AnsweringNodes:
+def ada_nodes(**of_node2: list[Any]) -> AnsweringNodes:
     good = {"identity": [ADA], "prepare": [OWN_FACTS]}
     table = {("node1", verb): list(given) for verb, given in good.items()}
     return AnsweringNodes({**table, **{("node2", verb): given for verb, given in {**good, **of_node2}.items()}})
@@ -105,7 +105,7 @@ AUTO = a_settings(run_as="auto")
 
 
 def test_login_user_decides_on_a_user_launch() -> None:
-    asked = of_ada()
+    asked = ada_nodes()
     prepared = prepare(PLAN, AUTO, asked, never, own_plan)
     assert [one.status for one in prepared.findings] == ["pass", "pass"]
     assert (asked.own, prepared.plan.user, prepared.plan.manager) == (True, "ada", "user")
@@ -115,17 +115,17 @@ def test_login_user_decides_on_a_user_launch() -> None:
 
 
 def test_administrator_launch_can_be_requested_explicitly() -> None:
-    asked = of_ada(prepare=[FACTS])
+    asked = ada_nodes(prepare=[FACTS])
     prepare(PLAN, a_settings(), asked, never, own_plan)
     assert not asked.own
 
 
 def test_user_without_access_to_all_nodes_is_rejected_first() -> None:
-    asked = of_ada(identity=[{**ADA, "launch_user": False}])
+    asked = ada_nodes(identity=[{**ADA, "launch_user": False}])
     prepared = prepare(PLAN, AUTO, asked, never, own_plan)
     assert prepared.refused
     assert [one.id for one in prepared.findings] == ["launch.who"]
     assert {verb for _, verb, _ in asked.asked} == {"identity"}
-    gone = prepare(PLAN, a_settings(run_as="self"), of_ada(identity=["no route to host"]), never, own_plan)
+    gone = prepare(PLAN, a_settings(run_as="self"), ada_nodes(identity=["no route to host"]), never, own_plan)
     assert gone.refused
     assert [f"{one.node} {one.id}" for one in gone.findings] == ["node1 launch.preflight", "node2 launch.look"]

@@ -57,7 +57,7 @@ def test_without_git_all_files_but_ignored_ones_are_selected(source: Path) -> No
     assert manifest.parse(found.manifest) == list(found.files)
     assert found.in_plan["digest"] == hashlib.sha256(found.manifest).hexdigest()
     (said,) = found.warnings
-    assert said.startswith("launch_project: .env, notes.txt are not sent")
+    assert said.startswith("launch_project: .env, notes.txt are not copied")
 
 
 def test_with_git_tracked_and_new_files_are_selected(source: Path) -> None:
@@ -106,7 +106,7 @@ def test_links_are_copied_as_files_or_skipped(source: Path, tmp_path: Path) -> N
             git(source, "init", "--quiet")
         found = read_project(str(source), 100)
         assert "again.py" in paths(found)
-        assert found.warnings[-1].startswith("launch_project: hidden, nowhere, outside, sub are not sent")
+        assert found.warnings[-1].startswith("launch_project: hidden, nowhere, outside, sub are not copied")
 
 
 def test_secret_files_are_copied_if_listed_explicitly(source: Path) -> None:
@@ -121,7 +121,7 @@ def test_unusable_project_is_rejected_with_all_reasons(source: Path, tmp_path: P
     (source / "data.bin").write_bytes(bytes(2_000_000))
     said = refusal(source, 1)
     assert "'odd\\nname': its name contains non-printable characters" in said
-    assert "the maximum is 1 MB. The largest: data.bin (2 MB)" in said
+    assert "the maximum is 1 MB. Largest files: data.bin (2 MB)" in said
     assert "is not a folder on the controller" in refusal(tmp_path / "nowhere")
     assert "is not a folder on the controller" in refusal(source / "train.py")
 

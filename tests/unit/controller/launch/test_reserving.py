@@ -50,7 +50,7 @@ class Reserve:
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reserving, "PAUSE", 0.0)
 
 

@@ -40,8 +40,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Members:
     return found
 
 
-def heard(monkeypatch: pytest.MonkeyPatch, said: dict[str, list[dict[str, Any]]], silent: dict[str, str]) -> None:
-    answers = {name: {"launches": jobs} for name, jobs in said.items()}
+def reply(monkeypatch: pytest.MonkeyPatch, given: dict[str, list[dict[str, Any]]], silent: dict[str, str]) -> None:
+    answers = {name: {"launches": jobs} for name, jobs in given.items()}
     monkeypatch.setattr(members, "ask", lambda *_: Heard({}, answers, silent))
 
 
@@ -49,7 +49,7 @@ def test_launch_on_a_silent_node_is_found_through_other_nodes(
     cluster: Members, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = [job("20261124-101010-aaaa", ["node1", "node3"]), job("20261124-101010-bbbb", ["node1", "node2"])]
-    heard(monkeypatch, {"node1": jobs}, {"node3": "timed out"})
+    reply(monkeypatch, {"node1": jobs}, {"node3": "timed out"})
     running, found = cluster.launches(["node1", "node3"], ["node3"])
     assert running == {"20261124-101010-aaaa": "node3: launch 20261124-101010-aaaa of muster (by anna@ctl) is running"}
     assert found.silent == {"node3": "timed out"}
@@ -58,7 +58,7 @@ def test_launch_on_a_silent_node_is_found_through_other_nodes(
 def test_finished_launch_is_ignored_and_hidden_one_is_not(cluster: Members, monkeypatch: pytest.MonkeyPatch) -> None:
     over = job("20261124-101010-aaaa", ["node3"], over=True)
     hidden = job("20261124-101010-bbbb", [], by="")
-    heard(monkeypatch, {"node3": [over, hidden]}, {})
+    reply(monkeypatch, {"node3": [over, hidden]}, {})
     assert list(cluster.launches(["node3"], ["node3"])[0]) == ["20261124-101010-bbbb"]
 
 

@@ -81,6 +81,8 @@ def servers() -> Iterator[list[Server]]:
 
 
 class Lab:
+    """An inventory of nodes on these ports, and its known_hosts file."""
+
     def __init__(self, folder: Path, ports: list[int], more: str = "") -> None:
         self.known_hosts = folder / "rack/known_hosts"
         reads = f"-o UserKnownHostsFile={self.known_hosts} -o GlobalKnownHostsFile=/dev/null -F /dev/null"
@@ -151,7 +153,7 @@ def test_unconfirmed_keys_are_not_pinned(lab: Lab, servers: list[Server], monkey
         monkeypatch.setattr(Display, "prompt_until", prompt)
 
     answers(b"no\n")
-    again = f"When the keys are confirmed, type: {TRUST} -e trust_confirmed=true"
+    again = f"Check the keys, then run: {TRUST} -e trust_confirmed=true"
     assert lab.fails(confirmed=False) == f"Nothing was pinned. {again}"
     assert asked[0].endswith(" [yes/no]")
     assert not lab.known_hosts.exists()

@@ -142,7 +142,7 @@ def test_unconfirmed_change_is_undone_and_reported(
     failed = fails(guard)
     assert str(failed) == (
         "node1: the change of the firewall was undone, because a new connection failed after the change"
-        " (no route to host). The node is reachable and in its previous state. Look at the rules."
+        " (no route to host). The node was restored and is reachable. Look at the rules."
     )
     assert failed.undone is True
     # Tried once a second until 12 seconds before the timer.
@@ -163,7 +163,7 @@ def test_failed_change_is_undone_at_once(guarded: Callable[..., tuple[Node, Guar
     failed = fails(guard, apply)
     assert str(failed) == (
         "node1: the change of the firewall was undone, because the change failed on the node (nft: syntax error). The"
-        " node answers and is as it was before. Look at the rules."
+        " node was restored and is reachable. Look at the rules."
     )
     assert failed.undone is True
     assert node.verbs == ["arm", "undo", "state"]
@@ -221,6 +221,6 @@ def test_unconfirmed_change_of_an_earlier_run_is_undone_first(guarded: Callable[
 def test_change_can_be_undone_for_another_reason(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     node, guard = guarded(state=[{"armed": False, "id": None, "failed": []}])
     change = guard.begin(apply=lambda: None)
-    with pytest.raises(GuardError, match=r"was undone, because packets were lost\. The node answers "):
+    with pytest.raises(GuardError, match=r"was undone, because packets were lost\. The node was restored "):
         guard.take_back(change, "packets were lost")
     assert node.verbs == ["arm", "undo", "state"]

@@ -79,13 +79,13 @@ def test_other_files_that_ansible_reads_are_rejected(tmp_path: Path) -> None:
     names = "ansible.cfg, filter_plugins, group_vars and 2 more"
     what = f"{tmp_path} has {names}, which Ansible may read with the inventory"
     [found] = in_the_way(tmp_path)
-    assert found == f"{what}: take them away, or {ANOTHER}."
+    assert found == f"{what}: remove them, or {ANOTHER}."
 
 
 def test_files_not_written_by_muster_are_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text("all: {}\n")
     assert in_the_way(tmp_path) == [f"{tmp_path} has hosts.yml, which this playbook did not write: {ANOTHER}."]
-    assert in_the_way(tmp_path / "hosts.yml") == [f"{tmp_path}/hosts.yml is no folder: {ANOTHER}."]
+    assert in_the_way(tmp_path / "hosts.yml") == [f"{tmp_path}/hosts.yml is not a folder: {ANOTHER}."]
 
 
 @pytest.mark.parametrize(("mode", "returned"), [(0o755, 0), (0o777, 2)])

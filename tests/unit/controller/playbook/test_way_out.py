@@ -105,7 +105,7 @@ os.write(2, say("command_aside").encode())
 raise SystemExit(1)
 """
 TASKS = """
-- {name: Nobody there, ansible.builtin.ping: {}, when: inventory_hostname == "two"}
+- {name: An unreachable node, ansible.builtin.ping: {}, when: inventory_hostname == "two"}
 - {name: Every part of a result, hostile_module: {how: ok}, register: said}
 - name: "A title: {{ said.msg }}"
   ansible.builtin.debug: {var: hostile_fact}

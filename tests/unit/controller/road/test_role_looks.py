@@ -41,7 +41,7 @@ def mesh_facts(name: str) -> dict[str, Any]:
     return {"host_keys": [f"ssh-ed25519 H{name[-1]}"], "port": 22, "key": f"ssh-ed25519 K{name[-1]}", "hostname": name}
 
 
-def way(name: str, peer: str) -> str:
+def verified_login(name: str, peer: str) -> str:
     return ssh_mesh.way(f"out of {name}", f"into {peer}")
 
 
@@ -72,7 +72,7 @@ def seen(looks: RoleLooks) -> dict[str, Any]:
                 "look": mesh_facts(name),
                 "texts": dict(texts),
                 "ways": {"out": f"out of {name}", "in": f"into {name}"},
-                "proved": {peer: way(name, peer) for peer in NAMES if peer != name},
+                "proved": {peer: verified_login(name, peer) for peer in NAMES if peer != name},
                 "tried": {},
             }
         }

@@ -33,7 +33,7 @@ TARGET = f"{OWN}/set"
 
 
 class Lab:
-    """A data folder and three nodes. kept: cache of the controller for files that it has read."""
+    """A data folder on the controller, and three nodes that are folders of this machine."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(data_copy, "KEPT", f"{OWN}/kept")

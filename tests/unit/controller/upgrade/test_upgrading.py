@@ -67,7 +67,7 @@ class Upgrade:
         self.world.vars["ansible_play_batch"] = self.plan["batches"][number]
         return self.step("turn")
 
-    def good(self, number: int) -> None:
+    def complete_batch(self, number: int) -> None:
         launches = self.step("trials")["launches"]
         for name in self.plan["batches"][number]:
             self.world.registered(name, "__upgrade_good", self.step("good"))
@@ -107,7 +107,7 @@ def test_batches_are_upgraded_in_turn_and_then_the_inventory(upgrade: Upgrade) -
     for number, launches in enumerate([[["node3"]], [["node1", "node3"]], [["node2", "node1"]]]):
         assert upgrade.turn(number) == {"go": plan["batches"][number], "left": {}, "red": ""}
         assert sorted(map(sorted, upgrade.step("trials")["launches"])) == sorted(map(sorted, launches))
-        upgrade.good(number)
+        upgrade.complete_batch(number)
     rest = upgrade.step("rest")
     assert rest["launches"] == [["node1", "node2", "node3"]]
     assert rest["state"] == {"done": ["node1", "node2", "node3"], "red": {}, "left": {}, "untouched": [], "silent": {}}
@@ -127,7 +127,7 @@ def test_successful_launch_of_all_nodes_is_not_repeated(upgrade: Upgrade) -> Non
     upgrade.planned()
     for number in range(3):
         upgrade.turn(number)
-        upgrade.good(number)
+        upgrade.complete_batch(number)
     upgrade.world.registered("node1", "__upgrade_trials", {"launches": [["node3", "node2", "node1"]]})
     assert upgrade.step("rest")["launches"] == []
     assert upgrade.step("rest", smoke="none")["launches"] == []
@@ -163,7 +163,7 @@ def test_failure_of_the_last_launch_is_reported(upgrade: Upgrade) -> None:
     upgrade.planned()
     for number in range(3):
         upgrade.turn(number)
-        upgrade.good(number)
+        upgrade.complete_batch(number)
     assert upgrade.fails("end", why="the last launch failed").startswith(
         "node1, node2, node3: the last launch failed.\nThe upgrade stops"
     )
@@ -185,7 +185,7 @@ def test_busy_node_is_postponed(
     assert upgrade.turn(1)["go"] == ["node1"]
     for number in (1, 2):
         upgrade.turn(number)
-        upgrade.good(number)
+        upgrade.complete_batch(number)
     assert upgrade.step("rest")["state"]["left"] == {"node3": "a process could not be looked at"}
     assert upgrade.step("rest")["launches"] == []
     assert upgrade.fails("end") == (
@@ -280,7 +280,7 @@ def node_look(**stack: Any) -> dict[str, Any]:
     return {"facts": {"stack": {**STACK, **stack}}}
 
 
-def with_fix(upgrade: Upgrade) -> None:
+def plan_kernel_fix(upgrade: Upgrade) -> None:
     look = {"request": {"torch": "", "kernel": "security"}, "kind": "kernel", "silent": {}, "busy": {}, "releases": {}}
     upgrade.look = look
     gets = {"nodes": {"node1": FIX}, "loaded": {"node1": "580.95.05"}, "silent": {}}
@@ -288,7 +288,7 @@ def with_fix(upgrade: Upgrade) -> None:
 
 
 def test_node_is_rebooted_only_with_the_expected_kernel(upgrade: Upgrade) -> None:
-    with_fix(upgrade)
+    plan_kernel_fix(upgrade)
     upgrade.world.registered("node1", "node", node_look())
     assert upgrade.step("ready") == {}
     assert upgrade.step("started") == {}
@@ -303,7 +303,7 @@ def test_node_is_rebooted_only_with_the_expected_kernel(upgrade: Upgrade) -> Non
 
 
 def test_failed_node_gets_instructions_for_its_old_kernel(upgrade: Upgrade) -> None:
-    with_fix(upgrade)
+    plan_kernel_fix(upgrade)
     assert "sudo grub-reboot 1" in upgrade.fails("end")
 
 
@@ -325,7 +325,7 @@ def test_nodes_without_valid_kernel_report_are_skipped(upgrade: Upgrade, answers
     assert found["loaded"] == {"node1": "580.95.05"}
     assert found["silent"] == {
         "node2": "the node's report of its kernels is invalid",
-        "node3": "the node could not be inspected",
+        "node3": "could not be inspected",
     }
 
 

@@ -71,10 +71,10 @@ def test_it_is_looked_at_as_the_user(folder: Path, tmp_path: Path) -> None:
     nobody = pwd.getpwnam("nobody")
     assert facts.data_facts([str(folder)], nobody)[0]["error"] == ""
     (folder / "deep").chmod(0o700)
-    assert facts.data_facts([str(folder)], nobody)[0]["error"] == f"not readable ({folder}/deep)"
+    assert facts.data_facts([str(folder)], nobody)[0]["error"] == f"is not readable ({folder}/deep)"
     folder.chmod(0o700)
-    assert facts.data_facts([str(folder), str(folder / "a")], nobody)[0]["error"] == "not readable"
-    assert facts.data_facts([str(folder / "a")], nobody)[0]["error"] == "not readable"
+    assert facts.data_facts([str(folder), str(folder / "a")], nobody)[0]["error"] == "is not readable"
+    assert facts.data_facts([str(folder / "a")], nobody)[0]["error"] == "is not readable"
     assert facts.data_facts([str(folder)], None) == []
 
 

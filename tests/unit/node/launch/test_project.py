@@ -92,7 +92,7 @@ def test_without_access_control_lists_a_group_that_is_not_shared_lets_in(
     seen = Path(spec["run_dir"], "project").stat()
     assert (seen.st_uid, seen.st_gid, seen.st_mode & 0o777) == (0, NOBODY.pw_gid, 0o750)
     monkeypatch.setattr(project, "is_alone", lambda _user: False)
-    with pytest.raises(files.UnsafePathError, match="give nobody a group of its own"):
+    with pytest.raises(files.UnsafePathError, match="give nobody a separate group"):
         project.let_in(0, "/x", NOBODY)
 
 
