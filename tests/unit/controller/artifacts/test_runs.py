@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def run(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Set the id of a run in the environment."""
     monkeypatch.setenv(runs.VARIABLE, "20260101-120000-abcd")
     return "20260101-120000-abcd"
 

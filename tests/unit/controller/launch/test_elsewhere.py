@@ -20,7 +20,7 @@ PLAN = a_plan()
 WHO = {"uid": 1000, "gid": 1000, "name": "admin", "launch_user": False}
 
 
-def stored(plan: Any = PLAN, reader: int | None = 1000, run_dir: str = RUN_DIR) -> dict[str, Any]:
+def saved(plan: Any = PLAN, reader: int | None = 1000, run_dir: str = RUN_DIR) -> dict[str, Any]:
     return {"plan": packed(plan) if plan else "", "run_dir": run_dir, "reader": reader}
 
 
@@ -30,7 +30,7 @@ def nodes(*plans: Any, who: dict[str, Any] = WHO) -> AnsweringNodes:
 
 
 def test_launch_is_found_on_its_nodes() -> None:
-    there = nodes(stored(), stored(None))
+    there = nodes(saved(), saved(None))
     assert find(there, NODES, LAUNCH_ID, CLUSTER) == (PLAN, False)
     asked = [payload for _, verb, payload in there.asked if verb == "plan"]
     assert [(one["node"], one["own"], one["run_root"]) for one in asked] == [
@@ -40,25 +40,22 @@ def test_launch_is_found_on_its_nodes() -> None:
 
 
 def test_plan_readable_by_another_user_is_read_as_root() -> None:
-    assert find(nodes(stored(reader=1001), stored(reader=1001)), NODES, LAUNCH_ID, CLUSTER).as_root
-    assert not find(nodes(stored(reader=None), stored(reader=None)), NODES, LAUNCH_ID, CLUSTER).as_root
+    assert find(nodes(saved(reader=1001), saved(reader=1001)), NODES, LAUNCH_ID, CLUSTER).as_root
+    assert not find(nodes(saved(reader=None), saved(reader=None)), NODES, LAUNCH_ID, CLUSTER).as_root
 
 
 @pytest.mark.parametrize(
     ("plans", "problem"),
     [
+        ((saved(None), saved(None)), "Launch 20260101-120000-abcd is not known on this controller or on node1, node2."),
+        ((saved(None), "no route to host"), "node2 did not say: no route to host"),
+        ((saved(), saved(replace(PLAN, master_port=7))), "node1, node2 keep different plans of"),
         (
-            (stored(None), stored(None)),
-            "Launch 20260101-120000-abcd is not known on this controller or on node1, node2.",
-        ),
-        ((stored(None), "no route to host"), "node2 did not say: no route to host"),
-        ((stored(), stored(replace(PLAN, master_port=7))), "node1, node2 keep different plans of"),
-        (
-            (stored(), stored(replace(PLAN, launch_id="x"))),
+            (saved(), saved(replace(PLAN, launch_id="x"))),
             "node2: the kept plan of 20260101-120000-abcd is invalid",
         ),
-        ((stored(run_dir="/srv/other"), stored()), "the plan has an invalid entry for a node"),
-        (({**stored(), "plan": "?"}, stored(None)), "not a plan of a launch"),
+        ((saved(run_dir="/srv/other"), saved()), "the plan has an invalid entry for a node"),
+        (({**saved(), "plan": "?"}, saved(None)), "not a plan of a launch"),
     ],
 )
 def test_unusable_plan_is_rejected_with_node_and_reason(plans: tuple[Any, Any], problem: str) -> None:
@@ -67,7 +64,7 @@ def test_unusable_plan_is_rejected_with_node_and_reason(plans: tuple[Any, Any], 
 
 
 def test_launch_user_asks_without_root() -> None:
-    there = nodes(stored(), stored(), who={**WHO, "launch_user": True})
+    there = nodes(saved(), saved(), who={**WHO, "launch_user": True})
     heard = ask(there, NODES, "plan", {"launch_id": LAUNCH_ID})
     assert [payload["own"] for _, verb, payload in there.asked if verb == "plan"] == [True, True]
     assert set(heard.said) == set(NODES)

@@ -117,9 +117,7 @@ ENGINE = {"podman": "4.9.3", "why": "", "crun": True, "gpus": False, "folders": 
 VERSIONS = {"text": '{"python": [3, 12, 3], "torch": "2.13.0", "nccl": ""}', "error": "", "unsafe": ""}
 
 
-def image_on_nodes(
-    answers: dict[str, dict[str, Any]], *, own: str = ""
-) -> tuple[Prepared, list[tuple[str, str]], list[str]]:
+def prepare(answers: dict[str, dict[str, Any]], *, own: str = "") -> tuple[Prepared, list[tuple[str, str]], list[str]]:
     """Return (prepared launch, requests, messages) of an image that two nodes need. own: the launch user."""
     messages: Any = Nodes({"versions": dict.fromkeys(("node1", "node2"), VERSIONS), **answers})
     interruption: Any = SimpleNamespace(came=False)
@@ -134,7 +132,7 @@ def engines(**ids: str) -> dict[str, Any]:
 
 def test_only_node_without_the_image_pulls_it() -> None:
     pulled = {"node2": {"id": "a" * 64, "error": ""}}
-    prepared, asked, said = image_on_nodes({"engine": engines(node1="a" * 64, node2=""), "pull": pulled})
+    prepared, asked, said = prepare({"engine": engines(node1="a" * 64, node2=""), "pull": pulled})
     assert not prepared.refused
     assert [one for one in asked if one[1] == "pull"] == [("node2", "pull")]
     assert prepared.plan.image == {**IMAGE.in_plan, "id": "a" * 64}
@@ -142,7 +140,7 @@ def test_only_node_without_the_image_pulls_it() -> None:
 
 
 def test_different_image_of_same_name_is_reported() -> None:
-    prepared, asked, _ = image_on_nodes({"engine": engines(node1="a" * 64, node2="b" * 64)})
+    prepared, asked, _ = prepare({"engine": engines(node1="a" * 64, node2="b" * 64)})
     assert [(one.node, one.summary) for one in prepared.findings] == [
         ("node2", "the image is bbbbbbbbbbbb, but node1 has aaaaaaaaaaaa")
     ]
@@ -151,7 +149,7 @@ def test_different_image_of_same_name_is_reported() -> None:
 
 def test_failed_pull_is_reported_for_its_node() -> None:
     failed = {"node1": {"id": "", "error": "podman pull ended with code 125"}}
-    prepared, _, _ = image_on_nodes({"engine": engines(node1="", node2=""), "pull": failed})
+    prepared, _, _ = prepare({"engine": engines(node1="", node2=""), "pull": failed})
     assert [(one.node, one.summary) for one in prepared.findings] == [
         ("node2", "the image is missing: no response within 1860 s"),
         ("node1", "the image is missing: podman pull ended with code 125"),
@@ -159,7 +157,7 @@ def test_failed_pull_is_reported_for_its_node() -> None:
 
 
 def test_user_launch_with_image_is_rejected_without_asking_nodes() -> None:
-    prepared, asked, _ = image_on_nodes({}, own="ada")
+    prepared, asked, _ = prepare({}, own="ada")
     assert prepared.refused
     assert asked == []
     assert "this is a user launch of ada, without root" in prepared.findings[0].summary

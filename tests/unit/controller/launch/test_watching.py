@@ -61,8 +61,6 @@ def answers(last: dict[str, Any] | None = None) -> dict[tuple[str, str], list[An
 
 
 class StartedSupervisor(Supervisor):
-    """Supervisor of a launch that is already running."""
-
     def prepare(self) -> None:
         pass
 

@@ -81,8 +81,6 @@ def servers() -> Iterator[list[Server]]:
 
 
 class Lab:
-    """An inventory of nodes on these ports, and its known_hosts file."""
-
     def __init__(self, folder: Path, ports: list[int], more: str = "") -> None:
         self.known_hosts = folder / "rack/known_hosts"
         reads = f"-o UserKnownHostsFile={self.known_hosts} -o GlobalKnownHostsFile=/dev/null -F /dev/null"

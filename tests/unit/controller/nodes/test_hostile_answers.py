@@ -62,9 +62,7 @@ NOTEBOOK = 'notebook: {user: "%s", nodes: [node1]}'
 
 @pytest.mark.parametrize("options", [(), ("--check",), ("-vvv",)], ids=["plain", "check", "verbose"])
 @pytest.mark.parametrize("user", ["anna", ""], ids=["requested_user", "login_user"])
-def test_answer_of_a_node_does_not_change_notebook_commands(
-    tmp_path: Path, user: str, options: tuple[str, ...]
-) -> None:
+def test_node_answer_does_not_change_notebook_commands(tmp_path: Path, user: str, options: tuple[str, ...]) -> None:
     done = run(tmp_path, NOTEBOOK % user, {**ANSWER, "user": EVIL + FOUL}, *options)
     text = printable_output(done)
     assert done.returncode != 0

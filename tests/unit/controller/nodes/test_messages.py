@@ -74,8 +74,6 @@ def test_hanging_connections_delay_others_only_briefly(monkeypatch: pytest.Monke
 
 
 class Failing:
-    """Stub of a connection plugin: raises the error."""
-
     become = None
 
     def __init__(self, error: Exception) -> None:

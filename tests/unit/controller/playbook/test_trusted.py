@@ -36,9 +36,7 @@ def accounts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("accounts")
 @cases(__file__, "who_else_writes")
-def test_other_writers_of_a_file_are_found(
-    case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_writers_are_found(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = tmp_path / "project"
     project.mkdir()
     for name, kind in {"project": {}, **case["tree"]}.items():

@@ -70,8 +70,6 @@ class Sharing:
 
 
 class Cluster:
-    """Two nodes with a lock file and stubs of everything but the decision."""
-
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lock = folder / "pytorch.lock.txt"
         self.sharing = Sharing()

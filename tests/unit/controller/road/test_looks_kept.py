@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_cached_inspections_expire_or_are_dropped_after_a_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cached_inspections_expire_after_time_or_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
     monkeypatch.setattr(time, "monotonic", lambda: now)

@@ -31,8 +31,6 @@ class Tasks:
 
 
 class Off:
-    """Variables of roles that are all off."""
-
     def value(self, _look: object, _host: str, _name: str) -> str:
         return "off"
 
