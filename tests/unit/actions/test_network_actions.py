@@ -105,9 +105,7 @@ def test_failed_firewall_change_is_explained(world: World, programs: Programs, d
     assert first.startswith("node1: the firewall was changed, but steps are still missing (next: ")
     programs.answers["apply"] = {"failed": "ufw is broken"}
     assert world.fails("firewall") == (
-        "node1: the change of the firewall was undone, because the change failed on the node (ufw is broken). The node"
-        " answers and is as it was before. Check the node for firewall rules that Muster does not manage"
-        " (docs/ports.md) and run the command again."
+        "node1: the change of the firewall was undone, because the change failed on the node (ufw is broken). The node was restored and is reachable. Check the node for firewall rules that Muster does not manage (docs/ports.md) and run the command again."
     )
     short = "node1: firewall_confirm_seconds is too short for a new connection; the minimum is 30."
     assert world.fails("firewall", confirm_seconds=29) == short

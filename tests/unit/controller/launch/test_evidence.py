@@ -69,16 +69,16 @@ def snapshot(*ranks: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def messages() -> list[str]:
+def said() -> list[str]:
     return []
 
 
 @pytest.fixture
-def make(tmp_path: Path, messages: list[str]) -> Callable[..., LaunchEvidence]:
+def make(tmp_path: Path, said: list[str]) -> Callable[..., LaunchEvidence]:
     def one(launch_id: str = PLAN.launch_id) -> LaunchEvidence:
         folder = tmp_path / "lab" / launch_id
-        logs = LogBook(folder, PLAN, lambda *_: None, Redaction(["see-the-vault"]), Keeping(messages.append))
-        return LaunchEvidence(replace(PLAN, launch_id=launch_id), logs, messages.append)
+        logs = LogBook(folder, PLAN, lambda *_: None, Redaction(["see-the-vault"]), Keeping(said.append))
+        return LaunchEvidence(replace(PLAN, launch_id=launch_id), logs, said.append)
 
     return one
 
@@ -103,7 +103,7 @@ def test_evidence_is_stored_without_secrets(make: Callable[..., LaunchEvidence])
     assert path_of(book(evidence).folder, START, "node1").stat().st_mode & 0o777 == 0o600
 
 
-def test_invalid_evidence_is_reported(make: Callable[..., LaunchEvidence], messages: list[str]) -> None:
+def test_invalid_evidence_is_reported(make: Callable[..., LaunchEvidence], said: list[str]) -> None:
     evidence = make()
     evidence.take(START, "node1", None)
     evidence.take(END, "node1", {**RECORD, "routes": 7})
@@ -112,14 +112,14 @@ def test_invalid_evidence_is_reported(make: Callable[..., LaunchEvidence], messa
     evidence.settle()
     assert (evidence.start, list(evidence.end)) == ({}, ["node1"])
     assert evidence.end["node1"]["unseen"] == {"routes": reading.NO_USE}
-    assert messages == [
+    assert said == [
         "node1: invalid parts of the evidence (end): routes",
         "node2: invalid evidence (end): expected an object, got '\\x1b[2J'",
         "node3: evidence (end) could not be recorded: KeyError: 'x'",
     ]
 
 
-def test_ranks_not_planned_on_a_node_are_ignored(make: Callable[..., LaunchEvidence], messages: list[str]) -> None:
+def test_ranks_not_planned_on_a_node_are_ignored(make: Callable[..., LaunchEvidence], said: list[str]) -> None:
     evidence = make()
     evidence.take(
         SNAPSHOT,
@@ -128,7 +128,7 @@ def test_ranks_not_planned_on_a_node_are_ignored(make: Callable[..., LaunchEvide
     )
     evidence.settle()
     assert [one["rank"] for one in evidence.snapshots["node2"]["ranks"]] == [2, 3]
-    assert messages == ["node2: invalid parts of the evidence (snapshot): ranks that are not in the plan"]
+    assert said == ["node2: invalid parts of the evidence (snapshot): ranks that are not in the plan"]
 
 
 def test_key_belongs_to_one_launch_and_is_reproducible(make: Callable[..., LaunchEvidence], tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def asked(evidence: LaunchEvidence, table: dict[tuple[str, str], list[Any]], dec
         (Decision(Ending.FAILED, "a rank failed on node2", "node2"), list(NODES)),
         (Decision(Ending.STALLED, "no rank wrote a line"), list(NODES)),
         # node2 does not respond.
-        (Decision(Ending.NODE, "no answer", "node2"), ["node1", "node3"]),
+        (Decision(Ending.NODE, "no response", "node2"), ["node1", "node3"]),
         (Decision(Ending.FINISHED, "the launch succeeded on all nodes"), []),
         (Decision(Ending.INTERRUPTED, "Ctrl-C"), []),
         (Decision(Ending.DETACHED, "all ranks run"), []),

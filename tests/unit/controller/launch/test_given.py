@@ -47,7 +47,7 @@ def test_attaching_without_secret_values_is_reported() -> None:
     kept = {"HF_TOKEN": "launch_env", "HUB": "launch_env_file", "STEPS": "launch_env"}
     given, _ = read_given(LaunchOptions(attach="20260101-120000-abcd"))
     assert [text.partition(" is not given")[0] for text in given.warnings(a_plan(given=kept))] == [
-        "The value of HF_TOKEN, HUB"
+        "The value of HF_TOKEN, HUB was not given here, so it is not masked in fetched logs. Set launch_env_file to the file that the launch used"
     ]
 
 

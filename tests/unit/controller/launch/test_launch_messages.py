@@ -62,4 +62,4 @@ def test_nodes_without_access_as_the_user_are_reported() -> None:
     ada = {"uid": 1000, "gid": 1000, "name": "ada", "launch_user": True}
     there = AnsweringNodes({("node1", "identity"): [ada], ("node2", "identity"): ["sudo: a password is required"]})
     tried = in_their_name(["node1", "node2", "node3"], there, lambda: False)
-    assert tried == {"node1": "", "node2": "sudo: a password is required", "node3": "no answer"}
+    assert tried == {"node1": "", "node2": "sudo: a password is required", "node3": "no response"}

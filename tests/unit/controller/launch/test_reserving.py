@@ -145,7 +145,7 @@ def test_launch_waits_for_busy_slots_before_its_start() -> None:
     reserve = Reserve(wait=True)
     prepared = reserve.reserving.prepared(preflight([BUSY], [BUSY], []))
     assert not prepared.refused
-    assert reserve.said == ["waits: node2: launch x has it"]
+    assert reserve.said == ["waiting: node2: launch x has it"]
 
 
 def test_other_problems_end_the_waiting() -> None:

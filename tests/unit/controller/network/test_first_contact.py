@@ -193,7 +193,7 @@ def test_silent_node_is_reported(tmp_path: Path, servers: list[Server]) -> None:
     assert found["warnings"] == [f"node2 did not respond. Once reachable, run {TRUST} again."]
     assert found["nodes"][1]["why"] == "connection refused"
     none = Lab(tmp_path / "none", [closed]).run()
-    assert (none["failed"], none["msg"]) == (True, "No node responded:\nnode1: connection refused")
+    assert (none["failed"], none["msg"]) == (True, "No node responded.\nnode1: connection refused")
 
 
 def test_key_in_the_inventory_decides(tmp_path: Path, servers: list[Server]) -> None:

@@ -36,11 +36,11 @@ def port() -> int:
 
 
 class Cluster:
-    """A distribution to several nodes. shown: messages to the user. calls: (node, verb) in order."""
+    """A distribution to several nodes, its messages, and its calls as (node, verb) in order."""
 
     def __init__(self, folder: Path, port: int, count: int, broken: dict[str, tuple[str, ...]] | None = None) -> None:
         self.calls: list[tuple[str, str]] = []
-        self.shown: list[str] = []
+        self.said: list[str] = []
         self.port = port
         names = [f"node{number}" for number in range(1, count + 1)]
         self.places = {name: DistributionNode(f"127.0.1.{at}", str(folder / name)) for at, name in enumerate(names, 1)}
@@ -49,7 +49,7 @@ class Cluster:
         self.messages.open()
 
     def bring(self, project: Project) -> dict[str, str]:
-        task = Distribution(self.places, self.port, self.messages, self.shown.append, lambda: False, privileged=True)
+        task = Distribution(self.places, self.port, self.messages, self.said.append, lambda: False, privileged=True)
         return task.bring(project)
 
     def objects(self, name: str) -> set[str]:
@@ -73,15 +73,15 @@ def test_files_are_sent_once_and_then_copied_between_nodes(cluster: Callable[...
     assert all(nodes.objects(name) == everything for name in nodes.places)
     assert nodes.verbs("node1") == ["stored", "put", "put", "put", "offer", "share"]
     assert [nodes.verbs(name) for name in list(nodes.places)[1:]] == [["stored", "share"]] * 5
-    assert nodes.shown[0].startswith("project: 4 files, 8 MB, sent to node1 in ")
-    assert nodes.shown[1] == "project: 8 MB, from node1 along node2, node3, node4 and 2 more"
-    assert nodes.shown[2].startswith("project: from node1 to node2, node3, node4 and 2 more in ")
-    assert len(nodes.shown) == 3
+    assert nodes.said[0].startswith("project: 4 files, 8 MB, sent to node1 in ")
+    assert nodes.said[1] == "project: 8 MB, copying from node1 to node2, node3, node4 and 2 more"
+    assert nodes.said[2].startswith("project: from node1 to node2, node3, node4 and 2 more in ")
+    assert len(nodes.said) == 3
 
     Path(project.source, "a.py").write_bytes(b"3")
     changed = read_project(project.source, 100)
     assert nodes.bring(changed) == {}
-    assert nodes.shown[3].startswith("project: 1 file, 1 bytes, sent to node1 in ")
+    assert nodes.said[3].startswith("project: 1 file, 1 bytes, sent to node1 in ")
     assert all(changed.files[0].sha256 in nodes.objects(name) for name in nodes.places)
 
     nodes.calls.clear()
@@ -96,7 +96,7 @@ def test_corrupt_object_is_replaced_from_another_node(cluster: Callable[..., Clu
     corrupt.write_bytes(b"9")
     assert nodes.bring(project) == {}
     assert corrupt.read_bytes() == b"1"
-    assert nodes.shown[-1].startswith("project: from node2 to node1 in ")
+    assert nodes.said[-1].startswith("project: from node2 to node1 in ")
 
 
 def test_unreachable_node_is_reported_and_others_are_served(cluster: Callable[..., Cluster], project: Project) -> None:

@@ -190,7 +190,7 @@ def test_the_rank_with_a_wrong_sum_is_named() -> None:
 
 def test_the_rank_that_failed_first_is_named_and_the_others_are_ended() -> None:
     result = run_ranks("if n == 1: raise RuntimeError('no')\n    time.sleep(60)")
-    assert result["why"] == "rank 1 ended with 1: RuntimeError: no"
+    assert result["why"] == "rank 1 ended with exit code 1: RuntimeError: no"
     assert result["seconds"] < 30
 
 

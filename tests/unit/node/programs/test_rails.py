@@ -91,8 +91,8 @@ def test_a_tool_that_is_missing_is_said_before_anything_listens(tools: Callable[
     served = rails.serve({"user": "x", "ports": PORTS, "rails": [plan.commands(ADAPTERS[0])], "seconds": 5})["rails"]
     assert [(end["why"], end["missing"]) for end in served[0]] == [
         ("", False),
-        ("ib_write_bw is not there", True),
-        ("ib_write_lat is not there", True),
+        ("ib_write_bw is not installed", True),
+        ("ib_write_lat is not installed", True),
     ]
 
 
