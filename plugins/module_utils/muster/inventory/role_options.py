@@ -48,8 +48,8 @@ def limits_can_be_set(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         limits = {key: node.variables.get(f"launch_users_{key}") for key in KEYS}
         for what, fix in limit_faults(limits):
-            what = f"launch_users_{what} is not a valid limit"
-            yield Problem(node.name, what, fix, option=f"launch_users_{what.split()[0]}")
+            option = f"launch_users_{what}"
+            yield Problem(node.name, f"{option} is not a valid limit", fix, option=option.split(maxsplit=1)[0])
 
 
 def users_root_is_a_path(inventory: Inventory) -> Iterator[Problem]:
